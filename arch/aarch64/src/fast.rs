@@ -121,7 +121,7 @@ syscall_entry:
     ldp     x28, x30, [x28, #{zeros}]   // x29 is 0
     eret
 
-    // The long way.
+    // The slow path.
 7:  mov     x0, x23
     mov     x1, x19
     mov     x2, x20
@@ -167,7 +167,7 @@ syscall_entry:
     ldp     x28, x30, [x28, #{zeros}]
     eret
 
-    // The long way.
+    // The slow path.
 9:  mov     x0, x19
     mov     x1, x20
     mov     x2, x21

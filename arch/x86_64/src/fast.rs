@@ -123,7 +123,7 @@ syscall_entry:
     swapgs
     iretq
 
-    // The long way.
+    // The slow path.
 7:  mov     qword ptr [rbx + {vector}], {partial_end}
     mov     rdi, [rbx + {rdi}]
     mov     rsi, r12
@@ -161,7 +161,7 @@ syscall_entry:
     swapgs
     sysretq
 
-    // The long way.
+    // The slow path.
 9:  mov     qword ptr [rbx + {vector}], {partial_end}
     mov     rdi, r12
     mov     rsi, r13

@@ -356,7 +356,7 @@ numbered! {
 numbered! {
     /// A step of `Evacuate`.
     Step {
-        /// Nobody may use the pages any more; faults on them wait. Translations may linger: before the
+        /// Nobody may use the pages any more; faults on them wait. Translations may stay: before the
         /// pages are moved, every CPU has to drop them ([`SpaceOp::Shootdown`]).
         Park = 0,
         /// Parked pages get other frames, with the same contents, and can be used again.

@@ -1,5 +1,5 @@
 //! Two nodes at the same page: one does something as a whole between any two steps of the other
-//! one. By the short ways of mappings and by the long ones.
+//! one. By the fast paths of mappings and by the long ones.
 
 use core::cell::Cell;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
 //! Floating-point registers through the whole kernel: whose they are after everything that takes them
-//! from a thread, by the short ways and the long ones. [`Machine::fp`] has one word of them.
+//! from a thread, by the fast paths and the long ones. [`Machine::fp`] has one word of them.
 
 // Outcomes of in-kernel tests carry their text.
 #![allow(clippy::result_large_err)]

@@ -1,4 +1,4 @@
-//! Short ways of retyping: that they are taken, do what the long ones do, and leave what they are not
+//! Fast paths of retyping: that they are taken, do what the long ones do, and leave what they are not
 //! for alone.
 
 use std::vec::Vec;
@@ -107,7 +107,7 @@ fn outcomes(act: impl Fn(&System, FrameRef)) -> Vec<(FrameWord, StampWord)> {
 }
 
 #[test]
-fn frames_are_put_to_use_by_the_short_way_as_by_the_long_one() {
+fn frames_are_put_to_use_by_the_fast_path_as_by_the_long_one() {
     let used = Use::Kernel(kinds::of(KIND).kernel);
     let long = outcomes(|s, f| {
         let _ = retype_kernel::<MockX86>(&cx(s.x()), f, KIND);
@@ -121,7 +121,7 @@ fn frames_are_put_to_use_by_the_short_way_as_by_the_long_one() {
             "done is what has been said"
         );
     });
-    // The long way splits blocks; the short one leaves that to it.
+    // The slow path splits blocks; the fast path leaves that to it.
     let pairs = long.iter().zip(&short).enumerate();
     let differ: Vec<_> = pairs.filter(|(_, (l, s))| l != s).map(|(i, _)| i).collect();
     assert_eq!(differ, [4], "{long:#?} {short:#?}");
@@ -133,7 +133,7 @@ fn frames_are_put_to_use_by_the_short_way_as_by_the_long_one() {
 }
 
 #[test]
-fn frames_are_given_up_by_the_short_way_as_by_the_long_one() {
+fn frames_are_given_up_by_the_fast_path_as_by_the_long_one() {
     let long = outcomes(|s, f| {
         let _ = to_untyped(&cx(s.x()), f);
     });
@@ -145,7 +145,7 @@ fn frames_are_given_up_by_the_short_way_as_by_the_long_one() {
             assert_eq!(record(s.x(), f).1.epoch.get(), stamp);
         }
     });
-    // Larger blocks, and the last version, are for the long way.
+    // Larger blocks, and the last version, are for the slow path.
     let pairs = long.iter().zip(&short).enumerate();
     let differ: Vec<_> = pairs.filter(|(_, (l, s))| l != s).map(|(i, _)| i).collect();
     assert_eq!(differ, [6, 9], "{long:#?} {short:#?}");

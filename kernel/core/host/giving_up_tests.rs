@@ -16,7 +16,7 @@ use dyad_abi::user::{PAGE_SIZE, away_window};
 use dyad_shm::PhysAddr;
 
 use super::fp_tests::swap;
-use super::linger_tests::{crosses, owned, says};
+use super::spin_tests::{crosses, owned, says};
 use super::thread_tests::*;
 use super::travel_tests::traveller;
 use super::{Left, Machine, MockA64, MockX86, crash};
@@ -144,8 +144,8 @@ fn threads_that_migrate_are_in_their_frames_when_they_are_in_transit() {
     });
 }
 
-/// A CPU that has dispatched the thread lingers for it: it finds it, or its scheduler goes on.
-fn lingers(scheduler: &'static Thread, m: Machine, t: &'static Thread, from: Machine) -> Left {
+/// A CPU that has dispatched the thread spins for it: it finds it, or its scheduler goes on.
+fn spins(scheduler: &'static Thread, m: Machine, t: &'static Thread, from: Machine) -> Left {
     m.enter();
     let local = m.local();
     if local.thread.get().is_some() {
@@ -159,7 +159,7 @@ fn lingers(scheduler: &'static Thread, m: Machine, t: &'static Thread, from: Mac
     })
 }
 
-/// A peer lingers for the thread, and stops just before each step of the CPU that hands the thread over: either it has
+/// A peer spins for the thread, and stops just before each step of the CPU that hands the thread over: either it has
 /// found the thread, or it is told.
 fn is_found_whenever_the_peer_stops(
     hand_over: impl Fn(&Rig<'_>, Machine, CapIndex, &'static Thread),
@@ -175,7 +175,7 @@ fn is_found_whenever_the_peer_stops(
                 .store(spin_handoff::activity_word(t), Ordering::Relaxed);
             let scheduler = me(ra);
             let stops = move || {
-                lingers(scheduler, a, t, x);
+                spins(scheduler, a, t, x);
                 x.enter();
             };
             x.enter();
@@ -189,8 +189,8 @@ fn is_found_whenever_the_peer_stops(
                         me_there.activity.load(Ordering::Relaxed) == spin_handoff::activity_word(t);
                     a.enter();
                     if looks {
-                        // It still lingers: nobody has told it.
-                        lingers(me(ra), a, t, x);
+                        // It still spins: nobody has told it.
+                        spins(me(ra), a, t, x);
                     } else {
                         interrupt::<MockA64>(a);
                     }
@@ -209,14 +209,14 @@ fn is_found_whenever_the_peer_stops(
 }
 
 #[test]
-fn a_thread_that_migrates_is_found_whenever_its_peer_stops_lingering() {
+fn a_thread_that_migrates_is_found_whenever_its_peer_stops_spinning() {
     is_found_whenever_the_peer_stops(|_, x, cap, t| {
         x.call::<MockX86>(t, op(cap, ThreadOp::Migrate as u64), &[1]);
     });
 }
 
 #[test]
-fn a_thread_that_crosses_is_found_whenever_its_peer_stops_lingering() {
+fn a_thread_that_crosses_is_found_whenever_its_peer_stops_spinning() {
     is_found_whenever_the_peer_stops(|_, x, _, t| {
         let area = t.regs(Isa::X86_64);
         let address = away_window(Isa::Aarch64).0 + 0x1000;
@@ -229,7 +229,7 @@ fn a_thread_that_crosses_is_found_whenever_its_peer_stops_lingering() {
     });
 }
 
-/// A bit and an owner word of an earlier life of a node: neither the run loop nor a CPU that lingers takes the thread.
+/// A bit and an owner word of an earlier life of a node: neither the run loop nor a CPU that spins takes the thread.
 #[test]
 fn a_thread_on_its_way_to_an_earlier_life_of_a_node_is_not_taken() {
     pair(|(rx, x), (ra, a)| {
@@ -250,7 +250,7 @@ fn a_thread_on_its_way_to_an_earlier_life_of_a_node_is_not_taken() {
             a.enter();
             let cx = KernelCtx::here::<MockA64>();
             assert_eq!(handoff::receive::<MockA64>(&cx, 3), Ok(()));
-            lingers(me(ra), a, t, x);
+            spins(me(ra), a, t, x);
             assert_eq!(
                 t.owner(a.node().words),
                 Some(other),

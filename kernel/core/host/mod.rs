@@ -37,8 +37,6 @@ mod in_use;
 #[cfg(test)]
 pub mod ktests;
 #[cfg(test)]
-mod linger_tests;
-#[cfg(test)]
 mod page_table_race;
 mod platform;
 #[cfg(test)]
@@ -57,6 +55,8 @@ mod revoke_tests;
 mod root_tests;
 #[cfg(test)]
 mod space_tests;
+#[cfg(test)]
+mod spin_tests;
 #[cfg(test)]
 mod stop_tests;
 #[cfg(test)]

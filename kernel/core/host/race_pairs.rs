@@ -280,7 +280,7 @@ const ACTS: &[(&str, Act)] = &[
         let _ = retype_kernel::<MockX86>(&s.k, s.user.frame, ObjectKind::Time);
     }),
     (
-        "give the other frame up by the short way, and use it",
+        "give the other frame up by the fast path, and use it",
         |s| {
             let cap = memory_cap(s.user.frame, 1);
             let range = Range::of(&s.k, &cap);

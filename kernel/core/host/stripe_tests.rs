@@ -1,4 +1,4 @@
-//! Regions in stripes: faults in their pieces are resolved, faults between them are not, by the long way
+//! Regions in stripes: faults in their pieces are resolved, faults between them are not, by the slow path
 //! and by what a CPU remembers.
 
 use dyad_abi::cap::{RegionKind, Stripes};

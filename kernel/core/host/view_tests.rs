@@ -1,4 +1,4 @@
-//! Short ways of mappings: that they are taken, and not when a word they rest on has changed.
+//! Fast paths of mappings: that they are taken, and not when a word they rest on has changed.
 
 use core::sync::atomic::Ordering;
 
@@ -25,7 +25,7 @@ const RW: Perms = Perms::READ
     .union(Perms::WRITE)
     .union(Perms::MAY_WRITE);
 
-/// Maps frame `n` of a block by the short way alone.
+/// Maps frame `n` of a block by the fast path alone.
 fn map(m: Machine, space: WeakRef, isa: Isa, page: u64, frame: &Operand, n: u64) -> Option<()> {
     let c = cx(m);
     let known = CachedCap::of_block(&c, frame)?;
@@ -64,7 +64,7 @@ fn region(m: Machine, space: WeakRef, pages: u64, kind: RegionKind) {
 }
 
 #[test]
-fn pages_come_change_and_go_by_the_short_way() {
+fn pages_come_change_and_go_by_the_fast_path() {
     for isa in PAIR {
         let s = System::new(120);
         let space = s.space();
@@ -175,7 +175,7 @@ fn a_block_is_that_of_the_capability_and_not_a_later_one() {
 }
 
 #[test]
-fn faults_are_resolved_from_the_other_table_by_the_short_way() {
+fn faults_are_resolved_from_the_other_table_by_the_fast_path() {
     for isa in PAIR {
         let s = System::new(120);
         let space = s.space();
@@ -199,7 +199,7 @@ fn faults_are_resolved_from_the_other_table_by_the_short_way() {
         assert_eq!(seen(isa), seen(isa.other()));
         assert_eq!(t.space.faults_copied.load(Ordering::Relaxed), 1);
         assert_eq!(c.intents().read(), None);
-        // What is there now is for the long way, and so is what one may not write.
+        // What is there now is for the slow path, and so is what one may not write.
         assert_eq!(fault(m, isa, space, 0), None);
         map(m, space, isa.other(), 1, &frame, 0).unwrap();
         protect(m, space, isa.other(), 1, false).unwrap();
@@ -232,7 +232,7 @@ fn table(s: &System) -> (WeakRef, WeakRef) {
 
 const HUNG: u64 = 3 * 64;
 
-/// Fills a slot by the short way alone.
+/// Fills a slot by the fast path alone.
 fn activate(m: Machine, table: WeakRef, n: u64, what: &Contents) -> Option<()> {
     let c = cx(m);
     let slot = leaf::slot(c.local, table.bits(), true, n)?;
@@ -245,7 +245,7 @@ fn deactivate(m: Machine, table: WeakRef, n: u64) -> Option<()> {
 }
 
 #[test]
-fn slots_are_filled_and_emptied_by_the_short_way_as_by_the_long_one() {
+fn slots_are_filled_and_emptied_by_the_fast_path_as_by_the_long_one() {
     let s = System::new(120);
     let (root, hung) = table(&s);
     let m = s.a();

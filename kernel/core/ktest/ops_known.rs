@@ -1,4 +1,4 @@
-//! Operations on capabilities that a CPU remembers ([`dyad_machine::capcache`]): short ways permit what the
+//! Operations on capabilities that a CPU remembers ([`dyad_machine::capcache`]): fast paths permit what the
 //! long ones do, and no more.
 //!
 //! Every test uses a capability first, so that it is known, and then for something that it is not
@@ -41,7 +41,7 @@ fn known_capabilities_permit_no_other_operation(cx: &TestCtx<'_>) -> Outcome {
         let read = TimeOp::Read as u32;
         let cap = rig.cap(ObjectKind::Time, time, all_but(read))?;
         gives!(rig.sys(known(rig, cap)?, read, &[]), Err(Error::Denied));
-        // As calls that come the long way.
+        // As calls that come the slow path.
         gives!(rig.call(cap, read, &[]).err(), Some(Error::Denied));
         let cap = rig.cap(ObjectKind::Time, time, Rights::ALL)?;
         ensure!(

@@ -1,7 +1,7 @@
 //! Invocations that a CPU remembers ([`dyad_machine::capcache`]): whatever is taken away is not entered any
-//! more, by the short way neither.
+//! more, by the fast path neither.
 //!
-//! Every test invokes often enough for the short way, changes one thing, and invokes again.
+//! Every test invokes often enough for the fast path, changes one thing, and invokes again.
 
 use core::sync::atomic::Ordering;
 

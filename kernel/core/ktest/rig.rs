@@ -379,7 +379,7 @@ impl<'a> Rig<'a> {
         local.partial_frame.set(false);
         local.set_slice_end(u64::MAX);
         // Of a thread that a test has handed over without going on as kernels do.
-        local.lingers.set(None);
+        local.spins.set(None);
         local.direct.set(false);
         local.captbl.set(dyad_shm::PhysAddr(0));
         for root in &self.cx.node.roots {

@@ -1,8 +1,7 @@
-//! What this CPU remembers of capabilities and components, so that their next use is short.
+//! The capability cache of a CPU: what it has found of capabilities and components, so that their next use is fast.
 //!
-//! An invocation follows a chain of words: root entry, slot, component, address space, root of the
-//! page table. A *view* keeps what the chain led to, and those words on the way that change when
-//! something is taken out of it:
+//! An invocation follows a chain of words: root entry, slot, component, address space, root of the page table. A *cache
+//! entry* keeps what the chain led to, and those words on the way that change when something is taken out of it:
 //!
 //! | word | what changes it |
 //! |---|---|
@@ -11,23 +10,26 @@
 //! | component's frame word | retype, freeze |
 //! | component's generation | `Configure`, `SetHome`, `SetFaultHandler` |
 //!
-//! A view is used only if they still are what they were. Before anything that was taken out can be
-//! filled again, or used for something else, every CPU goes through a round or sleeps, and both
-//! forget all views ([`CapCache::forget`]): so a word that is the same again always means the same.
-//! Tables and roots need no look of their own: they are pinned by the component and its space, and a
-//! root that has been taken out is left in the next round at the latest, like that of a CPU which
-//! was there already. Capabilities with a guard have no view. Capabilities of other types have views
-//! as well, with the frame word of their object; and empty slots.
+//! ```text
+//!   empty ──fill (slow path)──▶ filled ──is_valid: the words are what they were──▶ used by the fast path
+//!     ▲                            │ a word differs: filled anew by the next slow path
+//!     └── forget: round, sleep ────┘
+//! ```
 //!
-//! The short way is for threads with nothing in floating-point registers, which must be forgotten or
-//! kept: `dyad_core::sched::fp`.
+//! An entry is used only if its words are what they were. Before anything that was taken out can be filled again, or used
+//! for something else, every CPU goes through a round or sleeps, and both empty the cache ([`CapCache::forget`]). So a word
+//! that is the same again always means the same. Tables and roots need no check of their own: the component and its space
+//! pin them, and a CPU leaves a root that has been taken out in the next round at the latest. Capabilities with a guard are
+//! not cached. Capabilities of other types are cached with the frame word of their object, and empty slots are cached, too.
 //!
-//! A kernel built with the feature `slowpath` has no views, and so no fast paths: each operation
-//! follows the chain of words ([`CapCache::fast`]). Programs notice nothing but time.
+//! The fast path is for threads with nothing in floating-point registers: what is in them must be forgotten or kept, see
+//! `dyad_core::sched::fp`.
 //!
-//! CapCache are private to their CPU; nobody has to be told of them. Loads are of this CPU's view of the
-//! lines, as in all lookups: where caches are not coherent, what another node has changed shows
-//! after this node's next round at the latest.
+//! A kernel built with the feature `slowpath` caches nothing, and so has no fast path: each operation follows the chain of
+//! words ([`CapCache::fast`]). Programs notice nothing but time.
+//!
+//! A cache is private to its CPU, and nobody has to be told of it. Loads read this node's copy of a line, as in all lookups:
+//! where caches are not coherent, what another node has changed shows after this node's next round at the latest.
 
 mod cap;
 pub mod frames;
@@ -64,7 +66,7 @@ use crate::object::space::Space;
 use crate::object::thread::{Thread, info};
 use crate::platform::copy_used;
 
-/// CapCache of each kind that a CPU keeps. By hash: a view takes the place of another one.
+/// Entries of each kind. The hash of a key chooses the entry, and replaces what was there.
 const ENTRIES: usize = 16;
 /// Bits below the frame's version, type and kind.
 const REFS: u32 = 24;
@@ -118,7 +120,7 @@ impl Snapshot {
 
 /// What entering a component is.
 struct Target {
-    /// Weak reference; 0: no view.
+    /// Weak reference; 0: empty.
     object: Cell<u64>,
     frame: Cell<Snapshot>,
     generation: Cell<Snapshot>,
@@ -141,7 +143,7 @@ struct CachedComponent {
 /// An invocation endpoint in a capability table, to a component that may be entered on this node.
 #[repr(align(256))]
 struct CachedSinv {
-    /// Root of the table; 0: no view.
+    /// Root of the table; 0: empty.
     captbl: Cell<PhysAddr>,
     index: Cell<u64>,
     entry: Cell<Snapshot>,
@@ -152,7 +154,7 @@ struct CachedSinv {
     badge: Cell<u64>,
 }
 
-/// The views of one CPU.
+/// The cache of one CPU.
 pub struct CapCache {
     /// Whether every operation takes the slow path: for tests that compare the two.
     #[cfg(feature = "host")]
@@ -199,7 +201,7 @@ impl CapCache {
         }
     }
 
-    /// Whether there are views, and so fast paths: a constant of the build, but for tests.
+    /// Whether anything is cached, and so whether there are fast paths: a constant of the build, but for tests.
     #[inline(always)]
     pub fn fast(&self) -> bool {
         #[cfg(feature = "host")]
@@ -266,7 +268,7 @@ impl Default for CapCache {
 }
 
 impl CachedComponent {
-    /// Whether the view is of this component and still holds.
+    /// Whether the entry is of this component and is still valid.
     #[inline(always)]
     fn is_valid(&self, object: u64) -> bool {
         self.target.object.get() == object && self.target.is_valid()
@@ -308,7 +310,7 @@ impl Target {
     }
 }
 
-/// The short way of an invocation: badge and token, or `None` if it is to go the long way. Program
+/// The fast path of an invocation: badge and token, or `None` if it is to go the slow path. Program
 /// counter and stack pointer are set, and the component is entered.
 #[inline(always)]
 pub fn invoke<P: Platform>(local: &CpuLocal, index: u64) -> Option<(u64, u64)> {
@@ -335,7 +337,7 @@ pub fn invoke<P: Platform>(local: &CpuLocal, index: u64) -> Option<(u64, u64)> {
     Some((sinv.badge.get(), token))
 }
 
-/// The short way of a return with `word` as its first; `None` if it is to go the long way.
+/// The fast path of a return with `word` as its first; `None` if it is to go the slow path.
 #[inline(always)]
 pub fn leave<P: Platform>(local: &'static CpuLocal, word: u64) -> Option<()> {
     if !local.cache.fast() {
@@ -365,7 +367,7 @@ pub fn leave<P: Platform>(local: &'static CpuLocal, word: u64) -> Option<()> {
     Some(())
 }
 
-/// The short way back to an instruction that has faulted; comes back if it is to go the long way.
+/// The fast path back to an instruction that has faulted; comes back if it is to go the slow path.
 #[inline(never)]
 fn retry<P: Platform>(
     local: &'static CpuLocal,
@@ -384,7 +386,7 @@ fn retry<P: Platform>(
     P::resume_user(area)
 }
 
-/// Enters a component that this CPU remembers; `false` if it does not, or the component is not what
+/// Enters a component that this CPU has cached; `false` if it does not, or the component is not what
 /// it was.
 #[inline(always)]
 pub fn enter_component<P: Platform>(local: &CpuLocal, object: u64) -> bool {
@@ -396,7 +398,7 @@ pub fn enter_component<P: Platform>(local: &CpuLocal, object: u64) -> bool {
     true
 }
 
-/// Enters the fault handler of the running component; `None` if this CPU does not remember both.
+/// Enters the fault handler of the running component; `None` if this CPU has not cached both.
 #[inline]
 pub fn enter_handler<P: Platform>(local: &CpuLocal) -> Option<Entry> {
     let running = local.component.get();
@@ -414,7 +416,7 @@ pub fn enter_handler<P: Platform>(local: &CpuLocal) -> Option<Entry> {
     Some(to)
 }
 
-/// Whether this CPU remembers a component as one that may run on a node.
+/// Whether this CPU has cached a component as one that may run on a node.
 #[inline(always)]
 pub fn may_run_at(local: &CpuLocal, object: u64, node: dyad_abi::NodeId) -> bool {
     let view = local.cache.component(object);
@@ -486,7 +488,7 @@ impl Callee {
         })
     }
 
-    /// Remembers the component, if there are views.
+    /// Caches the component, if anything is cached.
     fn fill(&self, cx: &KernelCtx, opened: &Opened) {
         if !cx.local.cache.fast() {
             return;
@@ -494,7 +496,7 @@ impl Callee {
         let view = cx.local.cache.component(opened.object);
         view.target.object.set(0);
         view.home.set(self.parts.home());
-        // A handler that changes all the time is not remembered but looked up.
+        // A handler that changes all the time is not cached but looked up.
         let handler = self.parts.fault_entry(cx.words());
         view.handler.set(handler.ok().flatten());
         view.target.set(opened);
@@ -532,7 +534,7 @@ fn hold_space<P: Platform>(local: &CpuLocal, space: u64, table: PhysAddr) {
     }
 }
 
-/// Makes this CPU hold a component, capability table and address space, and remember it.
+/// Makes this CPU hold a component, capability table and address space, and caches it.
 ///
 /// # Errors
 ///

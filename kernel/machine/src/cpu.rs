@@ -54,7 +54,7 @@ pub struct CpuLocal {
     pub thread: Cell<Option<&'static Thread>>,
     /// The thread whose component this CPU holds.
     pub holding: Cell<Option<&'static Thread>>,
-    /// The same thread if it may invoke, return and fault by the short way, because it has nothing in
+    /// The same thread if it may invoke, return and fault by the fast path, because it has nothing in
     /// floating-point registers; see `dyad_core::sched::fp`.
     pub fastpath_thread: Cell<Option<&'static Thread>>,
     /// The thread whose floating-point registers are in this CPU's; they are on then.
@@ -72,12 +72,12 @@ pub struct CpuLocal {
     pub direct: Cell<bool>,
     /// The thread that this CPU has handed over, and is to look out for, and to which node; see
     /// `dyad_core::migrate::spin_handoff`.
-    pub lingers: Cell<Option<(&'static Thread, NodeId)>>,
+    pub spins: Cell<Option<(&'static Thread, NodeId)>>,
     /// What it remembers of invocations.
     pub cache: CapCache,
     /// The bit of this node in homes of components.
     pub home: Cell<u64>,
-    /// The running thread has entered by the short way, and its register area is not complete.
+    /// The running thread has entered by the fast path, and its register area is not complete.
     pub partial_frame: Cell<bool>,
     /// Fused time at which the present slice ends.
     slice_end: Cell<u64>,
@@ -130,7 +130,7 @@ impl CpuLocal {
             space: Cell::new(0),
             root_line: Cell::new(None),
             direct: Cell::new(false),
-            lingers: Cell::new(None),
+            spins: Cell::new(None),
             cache: CapCache::new(),
             home: Cell::new(0),
             partial_frame: Cell::new(false),

@@ -212,10 +212,10 @@ pub trait Platform: Sized + 'static {
     fn set_user_pc_sp(area: &RegArea, pc: u64, sp: u64);
     /// Sets the frame pointer of a stopped thread.
     fn set_frame_pointer(area: &RegArea, fp: u64);
-    /// Sets them for the short ways of an invocation: `pc` is a user address, the stack pointer is 0.
+    /// Sets them for the fast paths of an invocation: `pc` is a user address, the stack pointer is 0.
     fn set_entry(area: &RegArea, pc: u64);
     /// Sets them to what [`user_pc_sp`](Platform::user_pc_sp) has told, on whichever ISA, for a return
-    /// by a short way.
+    /// by a fast path.
     fn set_return(area: &RegArea, pc: u64, sp: u64);
     /// Sets what an invocation starts with: argument registers 0 to 5; 0 in all other general
     /// registers, no flags. Program counter and stack pointer stay. The area is full afterwards.

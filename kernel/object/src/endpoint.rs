@@ -35,7 +35,7 @@ use dyad_abi::cap::Woken;
 use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_coherence::GlobalMem;
 use dyad_retype::KernelKind;
-use dyad_ring::linger;
+use dyad_ring::handoff;
 use dyad_ring::sleep::{self, Begun};
 use dyad_shm::{FrameRef, LayoutHash, shared_layout, shared_struct};
 
@@ -504,7 +504,7 @@ pub enum Word<'w> {
 #[derive(Clone, Copy, Debug)]
 pub struct SleepWords<'w>(pub &'w Words);
 
-impl<'w> linger::Words for SleepWords<'w> {
+impl<'w> handoff::Words for SleepWords<'w> {
     type Word = Word<'w>;
 
     #[inline(always)]

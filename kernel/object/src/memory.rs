@@ -282,7 +282,7 @@ impl GlobalMem for Words {
     }
 }
 
-/// What short ways of rows do with shared words where caches are coherent: each is one instruction.
+/// What fast paths of rows do with shared words where caches are coherent: each is one instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct CoherentWords(());
 

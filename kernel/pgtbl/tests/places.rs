@@ -139,7 +139,7 @@ fn places_are_of_the_user_half_and_of_shared_memory() {
 }
 
 /// The notes are kept by every format, mean nothing to the hardware's rules, and stay when
-/// permissions change. What is filled in the short way is what the format encodes.
+/// permissions change. What is filled in the fast path is what the format encodes.
 #[test]
 fn notes_of_software_stay_with_the_page() {
     const STEP: usize = if cfg!(miri) { 5 } else { 1 };

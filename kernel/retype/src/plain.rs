@@ -80,7 +80,7 @@ pub const fn is_unused_object(raw: u64, kinds: u32) -> bool {
 
 /// What the word of one frame becomes when the frame is given up: of user memory, or of an object of one of these kinds
 /// (bits by number), that nothing refers to. `None` if it is none of these, or if there is no next version: then the
-/// frame is retired, which is for the long way.
+/// frame is retired, which is for the slow path.
 #[inline]
 pub fn given_up(raw: u64, kinds: u32) -> Option<u64> {
     const USER: u64 = used(Use::User);

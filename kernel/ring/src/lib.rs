@@ -51,7 +51,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arrivals;
-pub mod linger;
+pub mod handoff;
 pub mod sleep;
 mod spsc;
 pub mod wake;

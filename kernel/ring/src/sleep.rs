@@ -25,7 +25,7 @@
 //! | exchange of the waiter word | one thread waits, and one of several senders takes it off | a second thread replaces the first one; several senders look at the thread, and one of them wakes it, by the owner word |
 //! | exchange of the owner word | acquires and releases | two CPUs run the thread, or it is woken twice |
 
-use crate::linger::Words;
+use crate::handoff::Words;
 
 /// What has come of [`begin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dyad_coherence::GlobalMem;
 use dyad_coherence::model::{Lacks, LoomMem, explore};
-use dyad_ring::linger::Words;
+use dyad_ring::handoff::Words;
 use dyad_ring::sleep::{self, Begun};
 use dyad_shm::PhysAddr;
 use loom::sync::atomic::Ordering;

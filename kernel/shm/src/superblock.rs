@@ -195,7 +195,7 @@ pub mod activity {
 
     /// [`ATTENTIVE`], and looking out for the thread at this address of fused memory (a page), whose owner
     /// word it looks at by itself: who hands it that thread need not tell it.
-    pub const fn lingering(thread: u64) -> u64 {
+    pub const fn spinning(thread: u64) -> u64 {
         ATTENTIVE | thread
     }
 }

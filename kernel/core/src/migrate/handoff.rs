@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! giver:    registers complete, floating point saved; words put down; owner := TRANSIT(to, seq + 1)
-//!           bit of the thread's id at a CPU of `to`, unless one lingers for it ──▶
+//!           bit of the thread's id at a CPU of `to`, unless one spins for it ──▶
 //! receiver: CAS owner TRANSIT -> READY; registers set as the words say; its scheduler is told
 //! ```
 //!
@@ -86,7 +86,7 @@ pub fn send<P: Platform>(cx: &KernelCtx, t: &'static Thread, to: NodeId) -> Resu
             match spins {
                 true => {
                     cx.local.thread.set(None);
-                    cx.local.lingers.set(Some((t, to)));
+                    cx.local.spins.set(Some((t, to)));
                 }
                 false => dispatch::go_on(cx, next, Stopped::Left, to.index() as u64),
             }
@@ -102,7 +102,7 @@ pub fn send<P: Platform>(cx: &KernelCtx, t: &'static Thread, to: NodeId) -> Resu
 }
 
 /// Hands a thread that this CPU owns over to a node whose state word has been read, and tells a CPU there,
-/// unless one lingers for the thread and sees the owner word by itself.
+/// unless one spins for the thread and sees the owner word by itself.
 ///
 /// # Errors
 ///
@@ -238,7 +238,7 @@ pub fn receive<P: Platform>(cx: &KernelCtx, id: u64) -> Result<()> {
     HandoffKind::from_word(announced).mark_arrival::<P>();
     // Its words are read only after it has been won, by which old copies of them are dropped; what they
     // say of the way, to mark it, does no harm if it is out of date. One that has been taken already may
-    // have been found by a CPU that lingered for it.
+    // have been found by a CPU that spun for it.
     if !t.change(cx.words(), handed, handed.with(State::Running)) {
         return Ok(());
     }

@@ -13,7 +13,7 @@
 //!
 //! To the node where it is already it goes at once, and hands nothing over.
 //!
-//! Threads that jump are mostly back soon, or jump on: the CPU [lingers](crate::migrate::spin_handoff) for them, and where
+//! Threads that jump are mostly back soon, or jump on: the CPU [spins](crate::migrate::spin_handoff) for them, and where
 //! one does that, a jump there needs no message (`short`). Who stays away is waited for no longer than any
 //! other, and then its dispatcher learns that it has left.
 //!

@@ -4,16 +4,16 @@
 //!
 //! ```text
 //!              hand over: owner TRANSIT(n)            owner TRANSIT(here): taken
-//!   runs t ─────────────────────────────▶ LINGERS ──────────────────────────────▶ runs t
+//!   runs t ─────────────────────────────▶ SPINS ──────────────────────────────▶ runs t
 //!                                            │ something else comes in, or the time is up
 //!                                            ▼
 //!                           the dispatcher goes on and is told that t has left
 //! ```
 //!
-//! While it lingers, a CPU says so with the thread's address in its `activity`. Who hands it just that
+//! While it spins, a CPU says so with the thread's address in its `activity`. Who hands it just that
 //! thread need not tell it: neither message nor doorbell.
 //!
-//! The protocol and its orderings are in [`dyad_ring::linger`]. Here is who does it, and what for.
+//! The protocol and its orderings are in [`dyad_ring::spin`]. Here is who does it, and what for.
 //!
 //! No other thread of this CPU's scheduler runs meanwhile, so the wait is short ([`SPIN_NS`]), and ends
 //! at once if anything comes in. Threads on a time budget are not waited for. Only where caches are
@@ -24,7 +24,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::cap::Stopped;
 use dyad_abi::marker::Marker;
 use dyad_abi::{CpuId, NodeId};
-use dyad_ring::linger;
+use dyad_ring::handoff;
 use dyad_shm::superblock::{CpuEntry, NodeWord, activity};
 
 use crate::migrate::arrive;
@@ -35,7 +35,7 @@ use dyad_machine::{Platform, inbox};
 use dyad_object::memory::{CoherentWords, look_coherent};
 use dyad_object::thread::{Owner, State, Thread};
 
-/// How long a CPU lingers at least: as long as an idle one polls before it sleeps.
+/// How long a CPU spins at least: as long as an idle one polls before it sleeps.
 pub const SPIN_NS: u64 = 20_000;
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 64;
@@ -46,10 +46,10 @@ const ROUNDS: u32 = 64;
 /// What changes in an owner word when a thread in transit is taken to run.
 const TAKEN: u64 = State::Transit as u64 ^ State::Running as u64;
 
-/// What a CPU that lingers for a thread says in its `activity`.
+/// What a CPU that spins for a thread says in its `activity`.
 #[inline(always)]
 pub(crate) fn activity_word(t: &'static Thread) -> u64 {
-    activity::lingering(core::ptr::from_ref(t) as u64)
+    activity::spinning(core::ptr::from_ref(t) as u64)
 }
 
 /// Whether the CPU of a thread that is about to be handed over may look out for it.
@@ -58,7 +58,7 @@ pub(crate) fn can_spin(cx: &KernelCtx, t: &Thread) -> bool {
     cx.words().is_coherent() && t.budget.load(Ordering::Relaxed) == 0
 }
 
-/// Whether a CPU of node `to` lingers for a thread that has just been handed to that node: it sees the owner
+/// Whether a CPU of node `to` spins for a thread that has just been handed to that node: it sees the owner
 /// word by itself, and need not be told. `was` is the state word of the node from before the hand-over. If it
 /// is another one by now, the node may have been recovered before the owner word said whose the thread is.
 #[inline]
@@ -70,16 +70,16 @@ pub(crate) fn is_awaited(cx: &KernelCtx, t: &'static Thread, to: NodeId, was: No
     CpuId::first(cx.node.params.cpus)
         .find(|&cpu| look_coherent(activity(cpu)) == activity_word(t))
         .is_some_and(|cpu| {
-            linger::is_awaited(&Direct(words), activity(cpu), activity_word(t))
+            handoff::is_awaited(&Direct(words), activity(cpu), activity_word(t))
                 && (look_coherent(&cx.node.sb.node(to).state) == was.bits()
                     || lacks!("spin_handoff::is_awaited::node"))
         })
 }
 
-/// Words of coherent memory, as [`dyad_ring::linger`] wants them.
+/// Words of coherent memory, as [`dyad_ring::spin`] wants them.
 struct Direct(CoherentWords);
 
-impl linger::Words for Direct {
+impl handoff::Words for Direct {
     type Word = &'static AtomicU64;
 
     #[inline(always)]
@@ -112,7 +112,7 @@ pub(crate) enum Passed {
     Away,
 }
 
-/// How a thread is handed to a CPU of another ISA that most likely lingers for it: all that has been looked
+/// How a thread is handed to a CPU of another ISA that most likely spins for it: all that has been looked
 /// at before, and is as it has to be.
 pub(crate) struct Handoff {
     words: CoherentWords,
@@ -157,7 +157,7 @@ impl Handoff {
         })
     }
 
-    /// Whether that CPU lingers for the thread, as far as can be told before it is handed over.
+    /// Whether that CPU spins for the thread, as far as can be told before it is handed over.
     #[inline(always)]
     pub fn is_looked_out_for(&self, t: &'static Thread) -> bool {
         look_coherent(self.peer) == activity_word(t)
@@ -175,18 +175,18 @@ impl Handoff {
     ) -> Passed {
         let me = cx.node.sb.cpu(cx.node.id(), cx.cpu());
         // Before the thread can come back.
-        linger::begin(&Direct(self.words), &me.activity, activity_word(t));
+        handoff::begin(&Direct(self.words), &me.activity, activity_word(t));
         cx.local.holding.set(None);
         cx.local.fastpath_thread.set(None);
         cx.local.thread.set(None);
-        if !linger::hand_over(&Direct(self.words), &t.owner, self.mine, self.handed) {
+        if !handoff::hand_over(&Direct(self.words), &t.owner, self.mine, self.handed) {
             rollback::<P>(cx, t);
             return Passed::RolledBack;
         }
         kind.mark_sent::<P>();
-        // It sees the owner word by itself if it lingers. If it has died meanwhile, its recovery may have
+        // It sees the owner word by itself if it spins. If it has died meanwhile, its recovery may have
         // been over before the owner word said whose the thread is.
-        let awaited = linger::is_awaited(&Direct(self.words), self.peer, activity_word(t));
+        let awaited = handoff::is_awaited(&Direct(self.words), self.peer, activity_word(t));
         let told = awaited && look_coherent(self.node) == self.state || self.announce::<P>(cx, t);
         if !told {
             rollback::<P>(cx, t);
@@ -205,7 +205,7 @@ impl Handoff {
     }
 }
 
-/// The thread has not left, and runs on. A sender that has seen this CPU linger has rung no doorbell: if
+/// The thread has not left, and runs on. A sender that has seen this CPU spin has rung no doorbell: if
 /// something has come since, the first instruction in user mode is interrupted, and the run loop looks.
 #[cold]
 fn rollback<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
@@ -230,7 +230,7 @@ pub(crate) fn wait<P: Platform>(cx: &KernelCtx, t: &'static Thread, to: NodeId) 
     let me = cx.node.sb.cpu(cx.node.id(), cx.cpu());
     match cx.words().if_coherent() {
         Some(words) => {
-            linger::begin(&Direct(words), &me.activity, activity_word(t));
+            handoff::begin(&Direct(words), &me.activity, activity_word(t));
             look::<P>(cx, me, t, to, words);
         }
         None => given_up(cx, to),
@@ -248,7 +248,7 @@ pub(crate) fn look<P: Platform>(
     P::mark::<{ Marker::WAITS.word() }>();
     let came = watch::<P>(cx, me, t, words);
     P::mark::<{ Marker::WORKS.word() }>();
-    cx.local.lingers.set(None);
+    cx.local.spins.set(None);
     if let Some(word) = came {
         HandoffKind::of(t).mark_arrival::<P>();
         if take(cx, t, word, words) {
@@ -270,7 +270,7 @@ fn watch<P: Platform>(
     let mut since = None;
     for round in 0u32.. {
         for _ in 0..LOOKS {
-            if let Some(word) = linger::look(&Direct(words), &t.owner, &is_here) {
+            if let Some(word) = handoff::poll(&Direct(words), &t.owner, &is_here) {
                 return Some(word);
             }
             if look_coherent(&me.pending) != 0 {
@@ -288,7 +288,7 @@ fn watch<P: Platform>(
 /// Takes a thread that has come back; `false` if somebody else has.
 #[inline(always)]
 fn take(cx: &KernelCtx, t: &'static Thread, word: u64, words: CoherentWords) -> bool {
-    let taken = linger::take(&Direct(words), &t.owner, word, word ^ TAKEN);
+    let taken = handoff::claim(&Direct(words), &t.owner, word, word ^ TAKEN);
     if taken {
         let local = cx.local;
         t.cpu.store(local.id().index() as u64, Ordering::Relaxed);
@@ -318,7 +318,7 @@ fn go_on_with<P: Platform>(cx: &KernelCtx, me: &CpuEntry, t: &'static Thread) {
     inbox::attentive::<P>();
 }
 
-/// Does not linger any more: whoever dispatched the thread goes on, unless it has come at the last moment.
+/// Does not spin any more: whoever dispatched the thread goes on, unless it has come at the last moment.
 #[cold]
 fn stop<P: Platform>(
     cx: &KernelCtx,
@@ -327,7 +327,7 @@ fn stop<P: Platform>(
     to: NodeId,
     words: CoherentWords,
 ) {
-    if let Some(word) = linger::stop(&Direct(words), &me.activity, &t.owner, is_here(cx))
+    if let Some(word) = handoff::stop(&Direct(words), &me.activity, &t.owner, is_here(cx))
         && take(cx, t, word, words)
     {
         return go_on_with::<P>(cx, me, t);

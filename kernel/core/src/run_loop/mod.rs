@@ -30,7 +30,7 @@
 //! | leave the user half; fall asleep for rounds; announce ASLEEP; wait | a sleeping CPU holds no translation and is in no round, so nobody waits for it |
 //! | wake up for rounds before anything shared is looked at | what it reads is not reused before it is out again |
 //!
-//! A CPU is *attentive* whenever it is here: senders then need no doorbell. Short ways through the
+//! A CPU is *attentive* whenever it is here: senders then need no doorbell. Fast paths through the
 //! kernel (see [`crate::syscall::entry`]) do not come here: for senders they are part of running user code,
 //! and a doorbell that is rung meanwhile is taken when they end.
 
@@ -108,7 +108,7 @@ pub fn deliver<P: Platform>(cx: &KernelCtx, number: usize) {
     }
 }
 
-/// The loop. Entered after every trap from user mode that does not end by a short way.
+/// The loop. Entered after every trap from user mode that does not end by a fast path.
 ///
 /// A thread is resumed only if nothing has come since it was announced: a message that had come before
 /// would have rung no doorbell, and would wait for as long as the thread runs. If resuming comes back,
@@ -152,7 +152,7 @@ pub fn run<P: Platform>() -> ! {
 /// only if it would come too late for the new thread's slice; if it comes too early, nothing is over,
 /// and the loop sets it again.
 pub fn switched<P: Platform>(cx: &KernelCtx) -> ! {
-    if let Some((t, to)) = cx.local.lingers.get() {
+    if let Some((t, to)) = cx.local.spins.get() {
         spin_handoff::wait::<P>(cx, t, to);
         run::<P>()
     }

@@ -37,7 +37,7 @@
 //! At most one side waits, so there is at most one of these. `used_fp` says which side's they are and where:
 //! one word, which changes after the copy. A node that dies in between leaves the one or the other.
 //!
-//! Threads that do not use them pay nothing. The short ways of invocations, returns and faults ask
+//! Threads that do not use them pay nothing. The fast paths of invocations, returns and faults ask
 //! which thread runs anyway; they ask `fastpath_thread` of the CPU, which is none while the running thread
 //! has something to be forgotten or kept.
 
@@ -231,7 +231,7 @@ pub fn wanted<P: Platform>(local: &CpuLocal) -> bool {
 }
 
 /// The running thread goes into another component, or comes back from one: what it has in the
-/// registers is lost. The short way is open then.
+/// registers is lost. The fast path is open then.
 #[cold]
 pub fn forget<P: Platform>(local: &CpuLocal) {
     if local.fp_of.take().is_some() {

@@ -10,13 +10,13 @@
 //!         ┌────────────────────────────────────────────────────────────────┐
 //!         ▼                                                                │
 //!   AWAKE, holds what it has looked up ──acknowledge──▶ AWAKE, holds nothing older than the round
-//!         └──sleep: views, TLB and address space dropped ──▶ ASLEEP ───────┘
+//!         └──sleep: caches, TLB and address space dropped ──▶ ASLEEP ───────┘
 //! ```
 //!
 //! | what | when it is dropped | who may rely on that |
 //! |---|---|---|
 //! | lines of shared words | at the beginning of a node's round, those that the logs name | whoever has written them before |
-//! | views, TLB | when a CPU acknowledges, and before it sleeps | whoever reuses a frame, a slot, an entry |
+//! | capability cache, TLB | when a CPU acknowledges, and before it sleeps | whoever reuses a frame, a slot, an entry |
 //! | component, address space | the same: looked up anew, or left | whoever reuses a table or a root |
 //!
 //! The order within a round (cache, TLB, leaving the kernel, publication) is that of

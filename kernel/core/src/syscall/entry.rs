@@ -12,9 +12,9 @@
 //! | fault in user mode | [`page_fault`] if it has an address, else [`user_fault`] | where it came from, in the handler, or in the run loop |
 //! | exception in kernel mode | [`kernel_fault`] | with the machine |
 //!
-//! System calls and faults of addresses have a short way, on what this CPU remembers
+//! System calls and faults of addresses have a fast path, on what this CPU has cached
 //! ([`dyad_machine::capcache`]), and a long one, which looks everything up and remembers it. Both do the same:
-//! a short way that finds anything it does not expect has changed nothing that the long way would
+//! a fast path that finds anything it does not expect has changed nothing that the slow path would
 //! not change first, and leaves the rest, errors included, to it.
 //!
 //! Everything that arrives here is the program's: words, addresses, the program counter itself. None
@@ -22,7 +22,7 @@
 //!
 //! # The partial area
 //!
-//! `partial_frame` is set from where a long way begins until the call is answered in registers.
+//! `partial_frame` is set from where a slow path begins until the call is answered in registers.
 //! Whoever has the thread leave in any other way meanwhile completes its area first
 //! ([`settle`](crate::sched::dispatch::complete_frame)): to whom the area belongs afterwards cannot tell that it
 //! was not complete. What ends in registers in any case does not set it.
@@ -63,7 +63,7 @@ pub fn syscall<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u
 /// way.
 pub const LONG: u64 = u64::MAX - 1;
 
-/// An invocation, if this CPU remembers where it leads (see [`dyad_machine::capcache`]). `word` is the index of
+/// An invocation, if this CPU has cached where it leads (see [`dyad_machine::capcache`]). `word` is the index of
 /// a capability, not 0. The area says where; the argument registers there are those of the call, the
 /// badge, which is the value, and the token, which is the status. Else the status is [`LONG`].
 #[inline(always)]
@@ -80,7 +80,7 @@ pub fn invoke_fastpath<P: Platform>(word: u64) -> FastReturn {
     }
 }
 
-/// An invocation, the long way. [`ENTER`]: as a token from [`invoke_fastpath`], and that is in
+/// An invocation, the slow path. [`ENTER`]: as a token from [`invoke_fastpath`], and that is in
 /// [`CpuLocal::fast_token`](dyad_machine::cpu::CpuLocal).
 pub fn invoke_slowpath<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
     let cx = KernelCtx::here::<P>();
@@ -102,7 +102,7 @@ pub fn invoke_slowpath<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u6
     }
 }
 
-/// The short way for those who have come the long way: [`ENTER`] as from [`invoke_slowpath`].
+/// The fast path for those who have come the slow path: [`ENTER`] as from [`invoke_slowpath`].
 fn retry_fastpath<P: Platform>(word: u64) -> FastReturn {
     let short = invoke_fastpath::<P>(word);
     if short.status == LONG {
@@ -144,7 +144,7 @@ fn invocation<P: Platform>(cx: &KernelCtx, word: u64, words: [u64; 4]) -> Result
     })
 }
 
-/// The end of an invocation, if this CPU remembers where it leads. [`ENTER`]: the area says where;
+/// The end of an invocation, if this CPU has cached where it leads. [`ENTER`]: the area says where;
 /// status 0 and the call's words, of which `a0` is the first, are the results there. Else [`LONG`].
 /// Does not return if it was a fault handler that leads back to what had faulted.
 #[inline(always)]
@@ -156,7 +156,7 @@ pub fn return_fastpath<P: Platform>(a0: u64) -> FastReturn {
     FastReturn { status, value: 0 }
 }
 
-/// The end of an invocation, the long way. [`ENTER`] as from [`return_fastpath`].
+/// The end of an invocation, the slow path. [`ENTER`] as from [`return_fastpath`].
 pub fn return_slowpath<P: Platform>(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
     let cx = KernelCtx::here::<P>();
     if cx.local.fastpath_thread.get().is_none() && !lacks!("entry::return_slowpath::forget") {

@@ -1,20 +1,20 @@
-//! Operations that are done at once, on what this CPU remembers: a few words are compared, a few are
+//! Operations that are done at once, on what this CPU has cached: a few words are compared, a few are
 //! changed, and the thread goes on with its result in registers.
 //!
 //! Only what is mostly asked for, and, but for `Receive` and `Dispatch`, only where caches are
-//! coherent. Whatever is not as expected, and every error but the first, is for the long way
+//! coherent. Whatever is not as expected, and every error but the first, is for the slow path
 //! ([`crate::syscall::ops`]), which does the same and knows the reason. Nothing has been done then.
 //!
-//! Nothing is looked up here: everything an operation needs is in the view of its capability and in
-//! those that it names. A view that holds has been right all the time since it was learnt, so a
-//! short way needs no check of its own but for what the caller has said: which part, which address,
+//! Nothing is looked up here: everything an operation needs is in the cache entry of its capability and in
+//! those that it names. A valid entry has been right all the time since it was filled, so a
+//! fast path needs no check of its own but for what the caller has said: which part, which address,
 //! which rights.
 //!
-//! What one CPU remembers is not told to others, and needs no lock: views are forgotten in each round
+//! What one CPU remembers is not told to others, and needs no lock: the cache is emptied in each round
 //! and before the CPU sleeps, and nothing that they rest on becomes something else before that.
 //!
 //! Functions are cut so that each is reached by one jump and pays only for what it uses itself: what is
-//! refused, or goes the long way, has its arguments still where they came in.
+//! refused, or goes the slow path, has its arguments still where they came in.
 //!
 //! | operation | what is looked at | as |
 //! |---|---|---|
@@ -122,7 +122,7 @@ fn revoke<P: Platform>(known: &'static CachedCap, index: u64) -> FastReturn {
     slow_syscall::<P>(known.call(LivenessOp::Revoke as u32), index, 0, 0, 0, 0)
 }
 
-/// `Thread.Dispatch`. Without a budget. What is looked at is the same as in the long way; only the
+/// `Thread.Dispatch`. Without a budget. What is looked at is the same as in the slow path; only the
 /// way there is shorter.
 #[inline(never)]
 fn dispatch<P: Platform>(known: &'static CachedCap, how: u64, time: u64) -> FastReturn {
@@ -144,7 +144,7 @@ fn jump<P: Platform>(known: &'static CachedCap, word: u64, a: [u64; 5]) -> FastR
     }
 }
 
-/// `Receive`. What is there is taken, and what is not is waited for, as in the long way.
+/// `Receive`. What is there is taken, and what is not is waited for, as in the slow path.
 #[inline(never)]
 fn receive<P: Platform>(known: &'static CachedCap, index: u64, deadline: u64) -> FastReturn {
     // Which endpoints a capability is for was looked at when it was learnt.
@@ -166,7 +166,7 @@ fn receive<P: Platform>(known: &'static CachedCap, index: u64, deadline: u64) ->
     )
 }
 
-/// `Send`. The bits are set before anybody looks for a waiter, as in the long way; what is left if
+/// `Send`. The bits are set before anybody looks for a waiter, as in the slow path; what is left if
 /// there is one is as long as that.
 #[inline(never)]
 fn send<P: Platform>(known: &'static CachedCap) -> FastReturn {
@@ -216,7 +216,7 @@ fn copy(
     if how >> 32 != 0 || part != 0 || source >> 32 != 0 {
         return None;
     }
-    // What this CPU remembers is alive, and has no guard.
+    // What this CPU has cached is alive, and has no guard.
     let source = capcache::called(local, source)?;
     if !source.rights().contains(Rights::COPY) && !lacks!("fastpath::copy::right") {
         return None;
@@ -228,7 +228,7 @@ fn copy(
     slot.activate(&to, |stamp| local.quiet.covers(stamp))
 }
 
-/// `Captbl.Deactivate`. Of a slot that is empty, or that somebody else is changing, the long way
+/// `Captbl.Deactivate`. Of a slot that is empty, or that somebody else is changing, the slow path
 /// knows what to say.
 #[inline(never)]
 fn deactivate<P: Platform>(known: &'static CachedCap, index: u64) -> FastReturn {
@@ -240,7 +240,7 @@ fn deactivate<P: Platform>(known: &'static CachedCap, index: u64) -> FastReturn 
     }
 }
 
-/// `where` of the last level. Tables of other levels, and large pages, are for the long way.
+/// `where` of the last level. Tables of other levels, and large pages, are for the slow path.
 #[inline(always)]
 fn last_level(at: u64) -> Option<Isa> {
     match at {
@@ -294,7 +294,7 @@ fn map<P: Platform>(
 }
 
 /// The same in the table of an ISA. The rights that are needed are those of [`crate::syscall::ops::space`];
-/// code goes the long way, as other nodes may have to rewrite it. Whether the block is what it was
+/// code goes the slow path, as other nodes may have to rewrite it. Whether the block is what it was
 /// is looked at by the row, in the word that it exchanges.
 #[inline(always)]
 fn map_in(space: FastSpace, isa: Isa, va: u64, frame: u64, first: u64, how: u64) -> Option<()> {
@@ -316,7 +316,7 @@ fn map_in(space: FastSpace, isa: Isa, va: u64, frame: u64, first: u64, how: u64)
 }
 
 /// `Space.Unmap`, of a page that users have mapped. An error is one of the row once it has begun:
-/// the long way would not find the page any more.
+/// the slow path would not find the page any more.
 #[inline(never)]
 fn unmap<P: Platform>(known: &'static CachedCap, at: u64, va: u64) -> FastReturn {
     let space = FastSpace {

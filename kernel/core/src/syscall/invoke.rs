@@ -380,7 +380,7 @@ pub fn fault<P: Platform>(
     }
 }
 
-/// Enters the fault handler of a component the long way. The error is what [`fault`] says
+/// Enters the fault handler of a component the slow path. The error is what [`fault`] says
 /// then.
 #[cold]
 fn enter_handler<P: Platform>(cx: &KernelCtx, from: u64) -> core::result::Result<Entry, Handler> {

@@ -35,7 +35,7 @@ const NO_OPERAND: Operand = Operand {
 /// Any capability in a capability table.
 #[repr(align(128))]
 pub struct CachedCap {
-    /// Root of the table; 0: no view.
+    /// Root of the table; 0: empty.
     captbl: Cell<PhysAddr>,
     index: Cell<u64>,
     entry: Cell<Snapshot>,
@@ -136,7 +136,7 @@ impl CachedCap {
         )
     }
 
-    /// Which short ways it has.
+    /// Which fast paths it has.
     #[inline(always)]
     pub fn family(&self) -> Family {
         self.family.get()
@@ -161,7 +161,7 @@ impl CachedCap {
     }
 
     /// All of it. To be taken before anything else is looked up, which may take the place of this
-    /// view. (Word by word: copies of structures are calls of a function.)
+    /// entry. (Word by word: copies of structures are calls of a function.)
     #[inline(always)]
     pub fn operand(&self) -> Operand {
         let [a, b, c] = &self.payload;
@@ -174,7 +174,7 @@ impl CachedCap {
         }
     }
 
-    /// Of a Frame capability for a whole block, learnt when it was alive.
+    /// Of a Frame capability for a whole block, cached when it was alive.
     #[cfg(any(test, feature = "host"))]
     pub fn of_block(cx: &KernelCtx, o: &Operand) -> Option<CachedCap> {
         use dyad_retype::{FrameType, FrameWord, Order};
@@ -212,7 +212,7 @@ impl CachedCap {
     }
 }
 
-/// Capabilities whose operations have a short way (`dyad_core::syscall::fastpath`).
+/// Capabilities whose operations have a fast path (`dyad_core::syscall::fastpath`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Family {
@@ -330,7 +330,7 @@ impl ObjectAt {
     }
 }
 
-/// A capability of the running component that this CPU remembers, if it still is what it was, and
+/// A capability of the running component that this CPU has cached, if it still is what it was, and
 /// alive.
 #[inline(always)]
 pub fn capability(local: &CpuLocal, index: CapIndex) -> Option<&CachedCap> {
@@ -352,7 +352,7 @@ pub fn last_called(local: &CpuLocal, word: u64) -> &CachedCap {
     &local.cache.caps[word as usize % CAP_ENTRIES]
 }
 
-/// A capability that this CPU remembers, if it still is what it was. Whether its object is alive has
+/// A capability that this CPU has cached, if it still is what it was. Whether its object is alive has
 /// not been looked at.
 #[inline(always)]
 fn slot(local: &CpuLocal, index: u64) -> Option<&CachedCap> {
@@ -368,7 +368,7 @@ fn slot(local: &CpuLocal, index: u64) -> Option<&CachedCap> {
     Some(view)
 }
 
-/// A Frame capability that this CPU remembers, with what [`ObjectAt::Frame`] says. Whether its block is
+/// A Frame capability that this CPU has cached, with what [`ObjectAt::Frame`] says. Whether its block is
 /// what it was is looked at when it is pinned.
 #[inline(always)]
 pub fn frame(local: &CpuLocal, index: u64) -> Option<(&CachedCap, PhysAddr, Perms)> {
@@ -379,7 +379,7 @@ pub fn frame(local: &CpuLocal, index: u64) -> Option<(&CachedCap, PhysAddr, Perm
     }
 }
 
-/// Remembers a capability that has been looked up the long way and found alive.
+/// Remembers a capability that has been looked up the slow path and found alive.
 #[cold]
 pub fn fill_capability(cx: &KernelCtx, index: CapIndex, found: &Found, c: &Contents) {
     let plain = c.guard.is_none() || lacks!("capcache::fill_capability::guard");

@@ -1,4 +1,4 @@
-//! Ranges of frames that this CPU remembers: where their records are, and what the rows
+//! Ranges of frames that this CPU has cached: where their records are, and what the rows
 //! `untyped -> Y` and `X -> untyped` need besides. Blocks of one frame, coherent caches only.
 //!
 //! | looked at before each use | what else it rests on |
@@ -125,7 +125,7 @@ impl OneFrame {
     }
 
     /// The row [`X -> untyped`](row::give_up_frame), of user memory, or of an object of one of these kinds (bits by number).
-    /// The epoch since which everybody has to have been quiet. `None`: nothing has been done, and the long way says why.
+    /// The epoch since which everybody has to have been quiet. `None`: nothing has been done, and the slow path says why.
     #[inline(always)]
     pub fn untype(&self, kinds: u32) -> Option<Epoch> {
         let frame = WeakRef::from_checked(self.number).frame;

@@ -1,11 +1,11 @@
-//! Leaves of capability tables that this CPU remembers: where a slot is, without following the table,
+//! Leaves of capability tables that this CPU has cached: where a slot is, without following the table,
 //! and what the rows of slots need besides. Coherent caches only.
 //!
 //! | looked at before each use | what else it rests on |
 //! |---|---|
 //! | the entry of the root that leads to the leaf | it pins the leaf, which keeps its version |
 //!
-//! An entry that has been closed is filled again only after a round, in which all views are
+//! An entry that has been closed is filled again only after a round, in which all caches are
 //! forgotten: one that is what it was has been so all the time. A leaf that is named by its own
 //! capability is looked at by whoever found that.
 
@@ -32,7 +32,7 @@ type Slots = [[AtomicU64; 8]; LEAF_SLOTS as usize];
 
 #[repr(align(128))]
 struct CachedLeaf {
-    /// Root or leaf that the slot was named by: a weak reference; 0: no view.
+    /// Root or leaf that the slot was named by: a weak reference; 0: empty.
     table: Cell<u64>,
     /// Which leaf of it.
     number: Cell<u64>,
@@ -50,7 +50,7 @@ struct CachedLeaf {
     closing: Cell<u64>,
 }
 
-/// The views of one CPU.
+/// The cache of one CPU.
 pub struct LeafCache([CachedLeaf; ENTRIES]);
 
 impl LeafCache {
@@ -145,7 +145,7 @@ impl Slot {
         }
     }
 
-    /// The row [`activate`]. `quiet` tells whether a stamp is quiesced. `None`: nothing has been done, and the long way
+    /// The row [`activate`]. `quiet` tells whether a stamp is quiesced. `None`: nothing has been done, and the slow path
     /// says why.
     #[inline(always)]
     pub fn activate(&self, to: &Filling, quiet: impl Fn(Epoch) -> bool) -> Option<()> {
@@ -154,7 +154,7 @@ impl Slot {
         activate(self, &intent, reserved, to, &self.known(quiet)).ok()
     }
 
-    /// The row [`deactivate`]. `None`: nothing has been done, and the long way says why.
+    /// The row [`deactivate`]. `None`: nothing has been done, and the slow path says why.
     #[inline(always)]
     pub fn deactivate(&self) -> Option<Epoch> {
         let header = dyad_captbl::Line::header(self);

@@ -1,7 +1,7 @@
-//! What this CPU remembers of page tables, blocks and regions, so that changing one more page near
+//! What this CPU has cached of page tables, blocks and regions, so that changing one more page near
 //! the last ones is short. Coherent caches only.
 //!
-//! | view | of | looked at before each use | what else it rests on |
+//! | entry | of | looked at before each use | what else it rests on |
 //! |---|---|---|---|
 //! | table | the tables of level 1 of a space | the entry above | see below |
 //! | block | blocks of user memory | version, type and order of the head | nothing |
@@ -9,7 +9,7 @@
 //!
 //! The entry above a table says that it is linked: a table with a present entry cannot be taken out,
 //! so all tables above are linked, too, the root among them, and a root pins its space. An entry
-//! that has been closed is filled again only after a round, in which every CPU forgets its views
+//! that has been closed is filled again only after a round, in which every CPU empties its cache
 //! ([`crate::capcache::CapCache::forget`]): an entry that is what it was has been so all the time. While the
 //! table is linked its frame is pinned, and keeps version and kind; whoever freezes it is seen when
 //! it is pinned once more. An entry that leads nowhere does so as long as it has not changed, for the
@@ -56,7 +56,7 @@ static NO_LINE: Line = [const { AtomicU64::new(0) }; 8];
 /// Also what a row needs besides, so that looking for it is looking once.
 #[repr(align(128))]
 struct CachedTable {
-    /// The space: a weak reference; 0: no view.
+    /// The space: a weak reference; 0: empty.
     space: Cell<u64>,
     key: Cell<u64>,
     link: Cell<&'static AtomicU64>,
@@ -79,7 +79,7 @@ struct CachedTable {
 
 struct CachedBlock {
     first: Cell<u64>,
-    /// Bytes; 0: no view.
+    /// Bytes; 0: empty.
     len: Cell<u64>,
     word: Cell<&'static AtomicU64>,
     /// Without references.
@@ -89,7 +89,7 @@ struct CachedBlock {
 }
 
 struct CachedRegion {
-    /// The space: a weak reference; 0: no view.
+    /// The space: a weak reference; 0: empty.
     space: Cell<u64>,
     start: Cell<u64>,
     len: Cell<u64>,
@@ -98,7 +98,7 @@ struct CachedRegion {
     kind: Cell<Option<RegionKind>>,
 }
 
-/// The views of one CPU.
+/// The cache of one CPU.
 pub struct PageCache {
     tables: [CachedTable; TABLES],
     blocks: [CachedBlock; BLOCKS],
@@ -172,12 +172,12 @@ impl PageCache {
     }
 }
 
-/// Where the entry of a 4 KiB page is: in the table of a view, which stays what it is until another
+/// Where the entry of a 4 KiB page is: in the table of a cache entry, which stays what it is until another
 /// page is looked for.
 #[derive(Clone, Copy)]
 pub struct CachedPte {
     view: &'static CachedTable,
-    /// CapCache of tables are learnt only where caches are coherent.
+    /// Tables are cached only where caches are coherent.
     pub words: CoherentWords,
     /// Whose table it is.
     pub isa: Isa,
@@ -227,7 +227,7 @@ impl CachedPte {
     }
 }
 
-/// An entry of a page table that this CPU remembers, and a page.
+/// An entry of a page table that this CPU has cached, and a page.
 pub type Entry<'a> = Plain<Both<'a>>;
 
 /// An entry, and the block of a page.
@@ -293,7 +293,7 @@ pub struct Block {
     pub frame: u64,
 }
 
-/// An address space, as the short ways work on it.
+/// An address space, as the fast paths work on it.
 #[derive(Clone, Copy)]
 pub struct FastSpace {
     /// The CPU that does.
@@ -307,7 +307,7 @@ const fn key(isa: Isa, va: u64) -> u64 {
 }
 
 impl FastSpace {
-    /// For the long ways. (Looking the node up is what the short ones save.)
+    /// For the slow paths. (Looking the node up is what the short ones save.)
     pub fn cx(self) -> KernelCtx {
         KernelCtx {
             node: node(),

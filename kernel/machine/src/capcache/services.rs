@@ -1,4 +1,4 @@
-//! What rows need besides memory, as the fast path has it: words that this CPU remembers, where caches are coherent.
+//! What rows need besides memory, as the fast path has it: words that this CPU has cached, where caches are coherent.
 
 use core::sync::atomic::AtomicU64;
 

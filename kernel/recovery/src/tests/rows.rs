@@ -116,7 +116,7 @@ fn capability(object: WeakRef) -> Contents {
     }
 }
 
-/// A frame, for the short ways.
+/// A frame, for the fast paths.
 fn one(c: &KernelCtx, frame: FrameRef) -> Result<OneFrame, Error> {
     let cap = memory_cap(frame, 1);
     let range = Range::of(c, &cap).ok_or(Error::NotReady)?;

@@ -24,7 +24,7 @@ use crate::resolve::Outcome;
 
 #[cfg(feature = "host")]
 impl SpaceCtx<'_> {
-    /// The same for the short ways.
+    /// The same for the fast paths.
     pub fn near(&self) -> FastSpace {
         FastSpace {
             local: self.cx.local,
@@ -33,7 +33,7 @@ impl SpaceCtx<'_> {
     }
 }
 
-/// The rows, in a space as short ways see it.
+/// The rows, in a space as fast paths see it.
 pub trait FastRows {
     /// Row map. `None`: nothing has been done. The address is one of the user half, and a page's.
     fn map(self, isa: Isa, va: u64, block: &Block, pa: PhysAddr, perms: Perms) -> Option<()>;
@@ -162,7 +162,7 @@ fn owner_may_be_gone(near: FastSpace, space: &'static Space, block: &Block, perm
     }
 }
 
-/// Resolves a fault at an address of the user half by what this CPU remembers: from the other ISA's
+/// Resolves a fault at an address of the user half by what this CPU has cached: from the other ISA's
 /// table, or by knowing that the kernel has nothing to show. `None`: nothing has been done.
 #[inline(always)]
 pub fn resolve_fastpath(

@@ -101,7 +101,7 @@ pub fn current(cx: &KernelCtx) -> &'static Thread {
         .expect("an operation without a running thread")
 }
 
-/// Completes the registers of the running thread, which entered by the short way, because it will
+/// Completes the registers of the running thread, which entered by the fast path, because it will
 /// not leave by it. What a system call does not preserve is zero in the area: nothing of the
 /// kernel's, or of another thread's, shows there. Before anybody else can own the thread.
 #[inline]

@@ -131,7 +131,7 @@ pub fn run_at_once<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> bool {
     t.slice_end.store(end, Ordering::Relaxed);
     local.set_slice_end(end);
     local.direct.set(true);
-    local.lingers.set(None);
+    local.spins.set(None);
     local.thread.set(Some(t));
     true
 }

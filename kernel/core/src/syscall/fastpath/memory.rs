@@ -2,7 +2,7 @@
 //! themselves.
 //!
 //! Blocks that have to be split, objects that refer to others or are on lists, and whatever is not
-//! quiesced as far as this CPU knows, go the long way. The record's word is compared as it is, and
+//! quiesced as far as this CPU knows, go the slow path. The record's word is compared as it is, and
 //! exchanged once for each step; zeros are written in between, while nobody looks
 //! ([`dyad_machine::capcache::frames`]).
 

@@ -97,7 +97,7 @@ pub fn dispatch(cx: &KernelCtx, this: &Operand, op: ComponentOp, a: [u64; 5]) ->
         }
         ComponentOp::MakeSinv => {
             let place = destination(cx, a[0])?;
-            // Here and not when it is invoked: short ways take the address as it is.
+            // Here and not when it is invoked: fast paths take the address as it is.
             if a[1] == 0 || a[1] >= dyad_abi::user::USER_END {
                 return Err(Error::BadAddress);
             }

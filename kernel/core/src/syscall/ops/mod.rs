@@ -170,7 +170,7 @@ fn with<P: Platform>(
     }
 }
 
-/// Looks a capability up the long way, and remembers it, or that there is none. The right is compared
+/// Looks a capability up the slow path, and remembers it, or that there is none. The right is compared
 /// before the guard and the object are looked at.
 #[cold]
 fn look_up(cx: &KernelCtx, index: CapIndex, number: u64) -> Result<(Operand, ObjectAt)> {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!                      the thread's owner word names its node: taken by exchange
-//!   LINGERS for t ─────────────────────────────────────────────────────────────▶ runs t
+//!   SPINS for t ─────────────────────────────────────────────────────────────▶ runs t
 //!      │ something else has come, or the time is up                              ▲
 //!      ▼                                                                         │ it has come just now
 //!   ATTENTIVE, one more look ──────────────────────────────────────────────────────┘
@@ -17,7 +17,7 @@
 //! |---|---|
 //! | store `activity`: attentive | owner word: exchanged (acquire, release) |
 //! | full fence | full fence |
-//! | read the owner word; the thread is there: take it | read `activity`; not lingering for it: tell it ([`arrivals`](crate::arrivals)) |
+//! | read the owner word; the thread is there: take it | read `activity`; not spinning for it: tell it ([`arrivals`](crate::arrivals)) |
 //!
 //! If both see each other, the CPU is told for nothing: the thread is taken by exchange of
 //! its owner word, so by one of them, and what its giver has put down is there for whoever takes it. To
@@ -27,10 +27,10 @@
 //! |---|---|---|
 //! | the exchange of the giver | release | the taker finds old words |
 //! | the exchange of the taker | acquire | the same; and two could take it if it were none |
-//! | fence of [`is_awaited`] | full | it sees a CPU linger that has stopped, and does not tell it: lost |
+//! | fence of [`is_awaited`] | full | it sees a CPU spin that has stopped, and does not tell it: lost |
 //! | fence of [`stop`], and the look behind it | full | the same |
 //!
-//! Only for machines with coherent caches: elsewhere nobody lingers.
+//! Only for machines with coherent caches: elsewhere nobody spins.
 
 use core::sync::atomic::Ordering;
 
@@ -76,7 +76,7 @@ impl<M: GlobalMem + ?Sized> Words for M {
     }
 }
 
-/// A CPU says in its `activity` that it lingers.
+/// A CPU says in its `activity` that it spins.
 #[inline(always)]
 pub fn begin<W: Words + ?Sized>(words: &W, activity: W::Word, doing: u64) {
     words.store(activity, doing);
@@ -84,7 +84,7 @@ pub fn begin<W: Words + ?Sized>(words: &W, activity: W::Word, doing: u64) {
 
 /// The owner word of a thread, if it says that it has been handed here and that nobody has taken it.
 #[inline(always)]
-pub fn look<W: Words + ?Sized>(
+pub fn poll<W: Words + ?Sized>(
     words: &W,
     owner: W::Word,
     is_here: impl Fn(u64) -> bool,
@@ -95,11 +95,11 @@ pub fn look<W: Words + ?Sized>(
 /// Takes the thread; `false` if somebody else has.
 #[inline(always)]
 #[must_use = "who has not taken it must not run it"]
-pub fn take<W: Words + ?Sized>(words: &W, owner: W::Word, word: u64, taken: u64) -> bool {
+pub fn claim<W: Words + ?Sized>(words: &W, owner: W::Word, word: u64, taken: u64) -> bool {
     words.exchange(owner, word, taken)
 }
 
-/// Does not linger any more. The owner word if the thread has come at the last moment: then it is to be
+/// Does not spin any more. The owner word if the thread has come at the last moment: then it is to be
 /// taken, as nobody may have told this CPU.
 #[inline(always)]
 #[must_use = "nobody else may look for the thread"]
@@ -111,7 +111,7 @@ pub fn stop<W: Words + ?Sized>(
 ) -> Option<u64> {
     words.store(activity, activity::ATTENTIVE);
     words.fence();
-    look(words, owner, is_here)
+    poll(words, owner, is_here)
 }
 
 /// Hands a thread over, which has put down all that it carries: from now on whoever takes it has it.
@@ -122,7 +122,7 @@ pub fn hand_over<W: Words + ?Sized>(words: &W, owner: W::Word, mine: u64, handed
     words.exchange(owner, mine, handed)
 }
 
-/// Whether a CPU lingers for a thread that has been handed to its node: it need not be told then.
+/// Whether a CPU spins for a thread that has been handed to its node: it need not be told then.
 #[inline(always)]
 #[must_use = "who is not awaited is lost unless the CPU is told"]
 pub fn is_awaited<W: Words + ?Sized>(words: &W, activity: W::Word, doing: u64) -> bool {

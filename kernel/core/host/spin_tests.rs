@@ -1,4 +1,4 @@
-//! CPUs that say that they linger: for a thread that is handed to their node, or for one that could not be
+//! CPUs that say that they spin: for a thread that is handed to their node, or for one that could not be
 //! handed over after all.
 
 // Outcomes of in-kernel tests carry their text.
@@ -30,11 +30,11 @@ use dyad_object::thread::{State, Thread};
 
 /// Changes up to the one by which the thread is handed over: the node that it goes to dies just before.
 const BEFORE: u32 = 0;
-/// The same of a CPU that lingers for the thread, which says so first.
-const LINGERS_BEFORE: u32 = 1;
+/// The same of a CPU that spins for the thread, which says so first.
+const SPINS_BEFORE: u32 = 1;
 
-/// Has a thread of the first node, which runs there, have been on the other node, so that its CPU goes the short way
-/// there, and lingers.
+/// Has a thread of the first node, which runs there, have been on the other node, so that its CPU goes the fast path
+/// there, and spins.
 pub(super) fn crosses(rx: &Rig<'_>, x: Machine, a: Machine, t: &'static Thread) {
     x.enter();
     let c: &Component = find(x.node(), rx.component, Component::KIND).unwrap();
@@ -47,7 +47,7 @@ pub(super) fn crosses(rx: &Rig<'_>, x: Machine, a: Machine, t: &'static Thread) 
 }
 
 /// A thread makes a crossing call to a node that dies at that moment, and `meanwhile` happens. How its CPU
-/// goes on, and what it says that it does. `awaited`: a CPU of that node lingers for the thread.
+/// goes on, and what it says that it does. `awaited`: a CPU of that node spins for the thread.
 fn refused(awaited: bool, meanwhile: impl FnOnce(Machine, Machine) + Copy + 'static) {
     pair(|(rx, x), (_, a)| {
         let scheduler = rx.object(ObjectKind::Endpoints)?;
@@ -69,11 +69,11 @@ fn refused(awaited: bool, meanwhile: impl FnOnce(Machine, Machine) + Copy + 'sta
         MockX86::set_user_pc_sp(area, function, 0);
         let live = a.node().entry().state.load(Ordering::Relaxed);
         let act = move || {
-            let lingers = me.activity.load(Ordering::Relaxed);
+            let spins = me.activity.load(Ordering::Relaxed);
             assert_eq!(
-                lingers,
+                spins,
                 crate::migrate::spin_handoff::activity_word(t),
-                "it says that it lingers"
+                "it says that it spins"
             );
             let dead = NodeWord {
                 state: NodeState::Dead,
@@ -83,7 +83,7 @@ fn refused(awaited: bool, meanwhile: impl FnOnce(Machine, Machine) + Copy + 'sta
             meanwhile(x, a);
         };
         let mut left = None;
-        let came = crash::between_changes(LINGERS_BEFORE, act, || {
+        let came = crash::between_changes(SPINS_BEFORE, act, || {
             left = Some(x.kernel(|| {
                 let fault = UserFault {
                     kind: FaultKind::Execute,
@@ -117,14 +117,14 @@ fn a_cpu_that_could_not_hand_its_thread_over_says_that_it_runs_it() {
     refused(false, |_, _| {});
 }
 
-/// The CPU that lingers on the other node dies before the thread is handed over: its recovery may be over by then.
+/// The CPU that spins on the other node dies before the thread is handed over: its recovery may be over by then.
 #[test]
-fn a_thread_is_not_passed_to_a_cpu_that_lingers_on_a_dead_node() {
+fn a_thread_is_not_passed_to_a_cpu_that_spins_on_a_dead_node() {
     refused(true, |_, _| {});
 }
 
 #[test]
-fn what_has_come_while_a_cpu_said_that_it_lingers_is_looked_at() {
+fn what_has_come_while_a_cpu_said_that_it_spins_is_looked_at() {
     refused(false, |x, a| {
         let words = a.node().words;
         let line = wake_line(x.node().id(), CpuId::new(0).unwrap());
@@ -145,7 +145,7 @@ pub(super) fn owned(m: Machine, t: &Thread) -> (State, usize) {
 }
 
 #[test]
-fn a_cpu_that_lingers_for_a_thread_is_not_told_of_it_and_finds_it() {
+fn a_cpu_that_spins_for_a_thread_is_not_told_of_it_and_finds_it() {
     pair(|(rx, x), (_, a)| {
         let (cap, t, _) = traveller(rx, x);
         says(a)
@@ -167,7 +167,7 @@ fn a_cpu_that_lingers_for_a_thread_is_not_told_of_it_and_finds_it() {
 }
 
 #[test]
-fn a_cpu_that_lingers_for_another_thread_is_told() {
+fn a_cpu_that_spins_for_another_thread_is_told() {
     pair(|(rx, x), (ra, a)| {
         let (cap, t, scheduler) = traveller(rx, x);
         let other = spin_handoff::activity_word(me(rx));
@@ -179,10 +179,10 @@ fn a_cpu_that_lingers_for_another_thread_is_told() {
     });
 }
 
-/// The node of the CPU that lingers dies before the thread is handed over: its recovery may not see the thread
+/// The node of the CPU that spins dies before the thread is handed over: its recovery may not see the thread
 /// any more, and nothing else would take it.
 #[test]
-fn a_thread_is_not_left_with_a_cpu_that_lingers_on_a_dead_node() {
+fn a_thread_is_not_left_with_a_cpu_that_spins_on_a_dead_node() {
     pair(|(rx, x), (_, a)| {
         let (cap, t, _) = traveller(rx, x);
         says(a)

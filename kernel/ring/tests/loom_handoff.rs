@@ -1,4 +1,4 @@
-//! Model checks of CPUs that linger: no thread that is handed over is lost, none runs twice, and whoever
+//! Model checks of CPUs that spin: no thread that is handed over is lost, none runs twice, and whoever
 //! takes it finds what it carries, in any interleaving, with any weak ordering; and each part of the
 //! protocol is needed, shown by taking it away.
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dyad_coherence::GlobalMem;
 use dyad_coherence::model::{Lacks, LoomMem, explore};
-use dyad_ring::linger;
+use dyad_ring::handoff;
 use dyad_shm::PhysAddr;
 use dyad_shm::superblock::activity::{self, ATTENTIVE};
 use loom::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ const TAKEN: u64 = 3;
 const SOMETHING: u64 = 77;
 
 fn doing() -> u64 {
-    activity::lingering(0x7000)
+    activity::spinning(0x7000)
 }
 
 fn is_here(word: u64) -> bool {
@@ -45,9 +45,9 @@ struct Parts {
 }
 
 const WHOLE: Parts = Parts {
-    stop: |mem| linger::stop(mem, ACTIVITY, OWNER, is_here),
-    take: |mem, word| linger::take(mem, OWNER, word, TAKEN),
-    awaited: |mem| linger::is_awaited(mem, ACTIVITY, doing()),
+    stop: |mem| handoff::stop(mem, ACTIVITY, OWNER, is_here),
+    take: |mem, word| handoff::claim(mem, OWNER, word, TAKEN),
+    awaited: |mem| handoff::is_awaited(mem, ACTIVITY, doing()),
 };
 
 fn memory(lacks: Lacks) -> Arc<LoomMem> {
@@ -58,7 +58,7 @@ fn memory(lacks: Lacks) -> Arc<LoomMem> {
 /// Puts down what the thread carries and hands it over; whether a message is needed.
 fn give(mem: &LoomMem, parts: Parts) -> bool {
     mem.store(CARRIED, SOMETHING, Ordering::Relaxed);
-    assert!(linger::hand_over(mem, OWNER, GIVERS, HANDED));
+    assert!(handoff::hand_over(mem, OWNER, GIVERS, HANDED));
     !(parts.awaited)(mem)
 }
 
@@ -72,23 +72,23 @@ fn take(mem: &LoomMem, parts: Parts, word: Option<u64>) -> bool {
     took
 }
 
-/// One CPU lingers, looks as often as `looks` says, and stops; another one hands the thread over meanwhile.
+/// One CPU spins, looks as often as `looks` says, and stops; another one hands the thread over meanwhile.
 /// What is told by a message is taken at the end.
-fn lingering(lacks: Lacks, parts: Parts, looks: u32) {
+fn spinning(lacks: Lacks, parts: Parts, looks: u32) {
     let mem = memory(lacks);
-    linger::begin(&*mem, ACTIVITY, doing());
+    handoff::begin(&*mem, ACTIVITY, doing());
     let giver = {
         let mem = mem.clone();
         thread::spawn(move || give(&mem, parts))
     };
-    let mut took = (0..looks).any(|_| take(&mem, parts, linger::look(&*mem, OWNER, is_here)));
+    let mut took = (0..looks).any(|_| take(&mem, parts, handoff::poll(&*mem, OWNER, is_here)));
     if !took {
         let last = (parts.stop)(&mem);
         took = take(&mem, parts, last);
     }
     let told = giver.join().unwrap();
     if told && !took {
-        took = take(&mem, parts, linger::look(&*mem, OWNER, is_here));
+        took = take(&mem, parts, handoff::poll(&*mem, OWNER, is_here));
     }
     assert!(took, "the thread is lost");
 }
@@ -96,7 +96,7 @@ fn lingering(lacks: Lacks, parts: Parts, looks: u32) {
 /// The CPU that stops and another one of its node, which has got the message, look at the same time.
 fn two_takers(lacks: Lacks, parts: Parts) {
     let mem = memory(lacks);
-    linger::begin(&*mem, ACTIVITY, doing());
+    handoff::begin(&*mem, ACTIVITY, doing());
     let inbox = Arc::new((Mutex::new(None), Condvar::new()));
     let other = {
         let (mem, inbox) = (mem.clone(), inbox.clone());
@@ -105,7 +105,7 @@ fn two_takers(lacks: Lacks, parts: Parts) {
             while told.is_none() {
                 told = inbox.1.wait(told).unwrap();
             }
-            *told == Some(true) && take(&mem, parts, linger::look(&*mem, OWNER, is_here))
+            *told == Some(true) && take(&mem, parts, handoff::poll(&*mem, OWNER, is_here))
         })
     };
     let giver = {
@@ -126,12 +126,12 @@ fn two_takers(lacks: Lacks, parts: Parts) {
 
 #[test]
 fn a_thread_that_is_handed_over_is_not_lost() {
-    explore(None, || lingering(Lacks::Nothing, WHOLE, 1));
+    explore(None, || spinning(Lacks::Nothing, WHOLE, 1));
 }
 
 #[test]
 fn a_thread_is_not_lost_however_long_one_looks() {
-    explore(Some(3), || lingering(Lacks::Nothing, WHOLE, 3));
+    explore(Some(3), || spinning(Lacks::Nothing, WHOLE, 3));
 }
 
 #[test]
@@ -139,37 +139,37 @@ fn a_thread_runs_once() {
     explore(Some(3), || two_takers(Lacks::Nothing, WHOLE));
 }
 
-/// A thread goes and comes back: its CPU says that it lingers before it hands the thread over, so that it
+/// A thread goes and comes back: its CPU says that it spins before it hands the thread over, so that it
 /// is not told when it comes back while it does.
 #[test]
-fn who_comes_back_to_a_cpu_that_lingers_needs_no_message() {
+fn who_comes_back_to_a_cpu_that_spins_needs_no_message() {
     explore(None, || {
         let mem = memory(Lacks::Nothing);
-        linger::begin(&*mem, ACTIVITY, doing());
+        handoff::begin(&*mem, ACTIVITY, doing());
         // To the other CPU, which has nothing to look at but the owner word.
-        assert!(linger::hand_over(&*mem, OWNER, GIVERS, HANDED));
+        assert!(handoff::hand_over(&*mem, OWNER, GIVERS, HANDED));
         let other = {
             let mem = mem.clone();
             thread::spawn(move || {
-                let word = linger::look(&*mem, OWNER, is_here);
-                assert!(word.is_none_or(|word| linger::take(&*mem, OWNER, word, GIVERS)));
+                let word = handoff::poll(&*mem, OWNER, is_here);
+                assert!(word.is_none_or(|word| handoff::claim(&*mem, OWNER, word, GIVERS)));
                 word.is_none() || !give(&mem, WHOLE)
             })
         };
-        assert!(other.join().unwrap(), "a message for a CPU that lingers");
+        assert!(other.join().unwrap(), "a message for a CPU that spins");
     });
 }
 
 #[test]
 #[should_panic(expected = "the thread is lost")]
 fn mutant_without_fences() {
-    explore(None, || lingering(Lacks::Fences, WHOLE, 1));
+    explore(None, || spinning(Lacks::Fences, WHOLE, 1));
 }
 
 #[test]
 #[should_panic(expected = "it carries what it carried before")]
 fn mutant_exchanges_without_order() {
-    explore(None, || lingering(Lacks::RmwOrder, WHOLE, 1));
+    explore(None, || spinning(Lacks::RmwOrder, WHOLE, 1));
 }
 
 #[test]
@@ -177,12 +177,12 @@ fn mutant_exchanges_without_order() {
 fn mutant_stops_without_another_look() {
     let parts = Parts {
         stop: |mem| {
-            linger::Words::store(mem, ACTIVITY, ATTENTIVE);
+            handoff::Words::store(mem, ACTIVITY, ATTENTIVE);
             None
         },
         ..WHOLE
     };
-    explore(None, move || lingering(Lacks::Nothing, parts, 1));
+    explore(None, move || spinning(Lacks::Nothing, parts, 1));
 }
 
 #[test]
@@ -190,14 +190,14 @@ fn mutant_stops_without_another_look() {
 fn mutant_looks_before_it_says_that_it_stops() {
     let parts = Parts {
         stop: |mem| {
-            let last = linger::look(mem, OWNER, is_here);
-            linger::Words::fence(mem);
-            linger::Words::store(mem, ACTIVITY, ATTENTIVE);
+            let last = handoff::poll(mem, OWNER, is_here);
+            handoff::Words::fence(mem);
+            handoff::Words::store(mem, ACTIVITY, ATTENTIVE);
             last
         },
         ..WHOLE
     };
-    explore(None, move || lingering(Lacks::Nothing, parts, 1));
+    explore(None, move || spinning(Lacks::Nothing, parts, 1));
 }
 
 #[test]
@@ -205,8 +205,8 @@ fn mutant_looks_before_it_says_that_it_stops() {
 fn mutant_takes_without_exchange() {
     let parts = Parts {
         take: |mem, _| {
-            linger::Words::fence(mem);
-            linger::Words::store(mem, OWNER, TAKEN);
+            handoff::Words::fence(mem);
+            handoff::Words::store(mem, OWNER, TAKEN);
             true
         },
         ..WHOLE
@@ -221,5 +221,5 @@ fn mutant_never_sends_a_message() {
         awaited: |_| true,
         ..WHOLE
     };
-    explore(None, move || lingering(Lacks::Nothing, parts, 1));
+    explore(None, move || spinning(Lacks::Nothing, parts, 1));
 }
