@@ -12,7 +12,7 @@ use dyad_abi::{CpuId, Error, NodeId};
 use dyad_captbl::{Contents, Owner, Parts, Pins, Refused, SlotPlace, Table};
 use dyad_coherence::GlobalMem;
 use dyad_coherence::stale::{Habits, StaleMem, StaleNode};
-use dyad_quiesce::{LogWriter, NodeHardware, Progress, Quiescence, Round, Touched};
+use dyad_quiesce::{DirtyEntry, LogWriter, NodeHardware, Progress, Quiescence, Round};
 use dyad_retype::{FrameRef, FrameTable, KernelKind, Log, PoolTables, Use, WeakRef};
 use dyad_shm::pool::{PhysAddr, PoolId};
 use dyad_shm::protocol::Intents;
@@ -143,12 +143,12 @@ impl Intents for Here<'_, '_> {
 
 impl Log for View<'_> {
     fn line(&self, at: PhysAddr) {
-        self.log.borrow_mut().record(&self.q, Touched::Line(at));
+        self.log.borrow_mut().record(&self.q, DirtyEntry::Line(at));
     }
 
     fn object(&self, frame: FrameRef) {
         if self.logs_objects {
-            let what = Touched::Object(frame.address());
+            let what = DirtyEntry::Object(frame.address());
             self.log.borrow_mut().record(&self.q, what);
         }
     }
