@@ -84,10 +84,13 @@ fn documents(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Targets of links and images in a Markdown text, without fragments and other places' addresses.
+/// Targets of links and images in a Markdown text, without fragments and other places' addresses. Blocks of code have no
+/// links.
 fn links(text: &str) -> Vec<String> {
-    text.split("](")
-        .skip(1)
+    let outside: Vec<&str> = text.split("\n```").step_by(2).collect();
+    outside
+        .iter()
+        .flat_map(|part| part.split("](").skip(1))
         .filter_map(|after| after.split_once(')'))
         .map(|(target, _)| target.split('#').next().unwrap_or_default().to_string())
         .filter(|t| !t.is_empty() && !t.contains("://"))
