@@ -212,7 +212,7 @@ pub fn user_probe() -> UserProbe {
     }
 }
 
-/// Stack pointer of whoever waits for user mode to be left.
+/// Stack pointer of the test that waits for user mode to be left.
 static WAITING: AtomicU64 = AtomicU64::new(0);
 /// What is left of the kernel stack to those who wait.
 const ROOM: u64 = 0x2000;

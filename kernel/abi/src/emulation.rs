@@ -195,8 +195,8 @@ pub mod ready {
 /// constants, those of them that hold addresses; and one more.
 pub const WINDOWS: usize = 6;
 
-/// What is known of a thread whose code is interpreted. Words that both sides use at the same time are
-/// atomic accesses of whoever has it mapped; `status` says whose the others are.
+/// What is known of a thread whose code is interpreted. Both sides access the words that they share by atomic
+/// accesses; `status` says which side owns the other words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Page {

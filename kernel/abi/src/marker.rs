@@ -256,7 +256,7 @@ bench_ops! {
     Now = 2, "now", false;
     /// Synchronous invocation of another component and its return, four words each way.
     IpcRoundTrip = 3, "ipc_round_trip", true;
-    /// The same, of a component on another ISA.
+    /// An invocation of a component on another ISA, and its return.
     IpcCrossIsaRoundTrip = 4, "ipc_cross_isa_round_trip", true;
     /// Switch to another thread, one way.
     Dispatch = 5, "dispatch", true;
@@ -306,8 +306,8 @@ bench_ops! {
     FlushStep = 27, "flush_step", true;
     /// A flush of the translation buffer.
     TlbFlush = 28, "tlb_flush", true;
-    /// [`BenchOp::IpcRoundTrip`] by a caller that has used floating-point or vector registers since it
-    /// last was invoked or invoked somebody.
+    /// [`BenchOp::IpcRoundTrip`] by a caller that has used floating-point or vector registers since its last
+    /// invocation in either direction.
     IpcRoundTripFp = 29, "ipc_round_trip_fp", true;
     /// [`BenchOp::PageFaultUser`] of a thread that has used floating-point or vector registers.
     PageFaultUserFp = 30, "page_fault_user_fp", true;

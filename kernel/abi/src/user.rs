@@ -113,9 +113,9 @@ pub const fn only_window(isa: Isa) -> (u64, u64) {
     (start, start + gate::AWAY)
 }
 
-/// Address range `[start, end)` in which there is nothing, as far from [`only_window`] as
-/// [`gate::AWAY`]. A thread of the other ISA that goes there goes on on a node of `isa`, at the function
-/// that the place stands for, and comes back with the result.
+/// Address range `[start, end)` in which there is nothing, as far from [`only_window`] as [`gate::AWAY`]. A
+/// thread of the other ISA that jumps into the range crosses to a node of `isa`, calls the function that the
+/// address stands for, and returns with the result.
 pub const fn away_window(isa: Isa) -> (u64, u64) {
     let (_, start) = only_window(isa);
     (start, ONLY_BASE + (isa as u64 + 1) * ONLY_SIZE)
@@ -195,8 +195,8 @@ pub struct Tcb {
     pub local: u64,
 }
 
-/// The word of a thread control block by which a thread is asked to go on on another node: 0, or the
-/// node's number plus one.
+/// The word of a thread control block by which a thread is asked to move to another node: 0, or the node's
+/// number plus one.
 ///
 /// Anybody may write it who can reach it; the thread takes it (exchanges it for 0) at its next
 /// migration point and goes. So it is gone before the thread is there. It carries nothing but itself: no

@@ -141,8 +141,7 @@ pub struct Summary {
     pub blocks: u64,
     /// References to them.
     pub references: u64,
-    /// Page tables, and blocks of user memory, that nothing refers to: whoever has a capability may
-    /// still use them.
+    /// Page tables and blocks of user memory that nothing refers to. Their capabilities may still be used.
     pub unreferenced: u64,
     /// The first of them.
     pub first_unreferenced: Option<WeakRef>,
@@ -216,7 +215,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Rows and recoveries that somebody is in the middle of: there are none when nothing goes on.
+    /// Rows and recoveries that are under way: there are none when the system is at rest.
     fn intents(&mut self) {
         for n in self.cx.node.all() {
             let left = self.cx.node.word_of(n).state == NodeState::Recovering;

@@ -42,7 +42,7 @@ pub enum Reference {
     To(FrameRef, Wanted),
     /// It also is one to the object it is in.
     Own,
-    /// Somebody is changing this entry: this node, or `None` if it does not say who.
+    /// The entry is being changed by this node, or by a node that the entry does not name (`None`).
     Changing(Option<NodeId>),
     /// The word of an entry that nobody writes.
     Odd(u64),

@@ -50,7 +50,7 @@ impl SlotPlace {
         self.leaf
     }
 
-    /// Where it is.
+    /// The address of the slot.
     #[inline]
     pub const fn address(self) -> PhysAddr {
         let leaf = self.leaf.frame.address();

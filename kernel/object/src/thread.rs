@@ -121,7 +121,7 @@ impl Owner {
         }
     }
 
-    /// The same thread in another state of the same owner.
+    /// The owner word of the same thread and owner, with another state.
     #[must_use]
     pub const fn with(self, state: State) -> Owner {
         Owner { state, ..self }
@@ -310,7 +310,7 @@ shared_struct! {
         pub saved: RegArea,
         /// Floating-point state, by ISA; or, in the area of either ISA, that of a side that waits.
         pub fp: [FpArea; dyad_abi::ident::ISA_COUNT],
-        /// The same at a fault that a handler deals with, if its frame says so.
+        /// Floating-point registers at a fault that a handler deals with, if the frame of the fault says so.
         pub saved_fp: FpArea,
     }
 }
@@ -565,8 +565,8 @@ pub mod begun {
 /// As the reason for which a thread is on an event list: it will be on none any more.
 pub const NO_MORE_EVENTS: u64 = u64::MAX;
 
-/// With the reason for which a thread is on an event list: a recoverer doubts that it is on any. Only
-/// there while the word is not 0, so whoever takes the thread off a list ends the doubt by that.
+/// With the reason for which a thread is on an event list: a recoverer doubts that it is on any. The bit is
+/// only set while the word is not 0, so taking the thread off its list also ends the doubt.
 pub const DOUBTED: u64 = 1 << 32;
 
 /// Copies an area.

@@ -90,7 +90,7 @@ impl Leaf {
         }
     }
 
-    /// The same with accessed and dirty preset: its entry will not be written by hardware.
+    /// A copy of the leaf with accessed and dirty preset: its entry will not be written by hardware.
     #[must_use]
     pub const fn preset(self) -> Leaf {
         Leaf {

@@ -255,7 +255,7 @@ fn run<M: GlobalMem>(isa: Isa, ops: &[Op], nodes: &[M]) -> Result<(), TestCaseEr
 
 /// Operations of a sequence, at most.
 const MOST: usize = if cfg!(miri) { 15 } else { 60 };
-/// The same if caches are simulated.
+/// Most operations of a sequence if caches are simulated.
 const MOST_CACHED: usize = if cfg!(miri) { 4 } else { 40 };
 
 proptest! {

@@ -152,7 +152,7 @@ pub(crate) fn stamp(record: &impl Record, epoch: Epoch) -> Result<(), Refused> {
     }
 }
 
-/// Somebody has noted meanwhile that a node has executed the frame.
+/// Another node has noted meanwhile that it has executed the frame.
 #[cold]
 fn stamp_again(w1: impl Word, mut raw: u64, epoch: Epoch) -> Result<(), Refused> {
     for _ in 1..TRIES {

@@ -32,7 +32,7 @@ impl PoolTables {
         }
     }
 
-    /// The same and a pool of `frames` frames whose records start at `records`.
+    /// A copy of the table with one more pool: `frames` frames whose records start at `records`.
     #[must_use]
     pub const fn with(mut self, pool: PoolId, records: PhysAddr, frames: u64) -> PoolTables {
         let frames = if frames < INDEX_LIMIT {

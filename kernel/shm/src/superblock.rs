@@ -70,7 +70,7 @@ pub mod format {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum NodeState {
-    /// Nobody there; may be joined.
+    /// Vacant: a node may join here.
     Vacant = 0,
     /// Joining.
     Joining = 1,
@@ -162,8 +162,8 @@ pub mod control {
         word & 0xff
     }
 
-    /// How many requests to init there have been; a node on which that has changed tells whoever
-    /// has attached to [`ASKED`](dyad_abi::service::ASKED) there.
+    /// How many requests to init there have been. A node on which the number has changed notifies the endpoint
+    /// that is attached to [`ASKED`](dyad_abi::service::ASKED) there.
     pub const fn asked(word: u64) -> u64 {
         word >> 8
     }

@@ -73,7 +73,7 @@ impl Width {
     }
 }
 
-/// What an atomic update makes of the old value and an operand.
+/// The operation of an atomic update: how the new value follows from the old value and an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
     /// The operand.

@@ -25,8 +25,8 @@ pub struct Watched {
     pub value: u128,
 }
 
-/// Somebody who sees everything that a CPU does to memory, before the model does. Slower: only if asked
-/// for.
+/// An observer that sees everything that a CPU does to memory, before the model does. It makes runs slower, and
+/// is there only on demand.
 pub trait Watcher: Send {
     /// An access.
     fn access(&mut self, access: &Watched);

@@ -40,7 +40,7 @@ pub struct Doorbells {
 }
 
 impl Doorbells {
-    /// Nobody's, for machines with that many vectors each.
+    /// Doorbells of no node yet, for machines with `vectors` vectors each.
     pub fn new(vectors: usize) -> Doorbells {
         Doorbells {
             vectors,
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// Node 0's only vector, and somebody who may take its rings.
+    /// Node 0's only vector, and a receiver of its rings.
     fn one() -> (Doorbells, OwnedFd) {
         let doorbells = Doorbells::new(1);
         let fd = eventfd(0, EventfdFlags::CLOEXEC).unwrap();

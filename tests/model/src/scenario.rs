@@ -29,7 +29,7 @@ pub enum Weakening {
     C1bSlotStampBeforeClosing,
     /// Entries are changed in private caches: written back when all is done, TLBs before caches.
     I1PrivateCaches,
-    /// The same, written back before the stamp.
+    /// Entries are changed in private caches: written back before the stamp, TLBs before caches.
     I2PrivateCaches,
     /// Written back after the stamp, caches before TLBs.
     I3PrivateCaches,

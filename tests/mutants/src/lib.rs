@@ -47,7 +47,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All of them.
+    /// All classes.
     pub const ALL: [Class; 10] = [
         Class::Flush,
         Class::Fence,

@@ -12,7 +12,7 @@ use super::{CapType, CaptblOp, Rights, operation};
 pub enum Form {
     /// The index of a slot of the caller's table.
     Index,
-    /// The same, in the upper half of the argument.
+    /// The index of a slot of the caller's table, in the upper half of the argument.
     Upper,
     /// `table << 32 | index`: the capability is that of the table.
     Place,

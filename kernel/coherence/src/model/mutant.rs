@@ -29,7 +29,7 @@ impl mutants::Kind for Kind {
     const CLASS: &str = "order";
 }
 
-/// A place in the source that orders.
+/// A place in the source that orders accesses.
 pub type Site = mutants::Site<Kind>;
 
 /// Which orders of a program are left out, and which it has asked for. Those in test code (`tests/`)

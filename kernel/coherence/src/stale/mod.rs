@@ -444,9 +444,9 @@ impl StaleMem {
         }
     }
 
-    /// Runs tasks as threads of which one goes on at a time; before each operation on this memory
-    /// the generator may hand over to another. Fails with the first task's failure, or if they
-    /// have not all ended after `steps` operations: somebody waits for what never comes.
+    /// Runs tasks as threads of which one goes on at a time; before each operation on this memory the generator
+    /// may switch to another task. Fails with the first failure of a task, or if a task has not ended after
+    /// `steps` operations because what it waits for never comes.
     pub fn interleave(&self, steps: u64, tasks: Vec<Task<'_>>) -> Result<(), String> {
         self.turns.run(steps, tasks)
     }

@@ -163,7 +163,7 @@ pub fn later(steps: u32, act: impl FnOnce() + 'static) {
     watch();
 }
 
-/// Does what somebody else has not come to do yet.
+/// Lets the other CPU do what it has not done yet.
 pub fn now() {
     if let Some(other) = OTHER.take() {
         watch();

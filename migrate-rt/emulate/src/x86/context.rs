@@ -139,7 +139,7 @@ impl<M: Memory> Context<'_, M> {
         Ok(old)
     }
 
-    /// The same, at an address.
+    /// Replaces the memory at an address by what `f` makes of it, in one step if `lock` is set. Gives the old value.
     pub(super) fn modify_at(
         &mut self,
         va: u64,

@@ -114,7 +114,7 @@ fn one_byte(opcode: u8) -> Option<(bool, Immediate)> {
     })
 }
 
-/// The same for the two-byte map.
+/// Whether an opcode of the two-byte map has a ModRM byte, and its immediate.
 fn two_bytes(opcode: u8) -> Option<(bool, Immediate)> {
     Some(match opcode {
         0x05 | 0x0b | 0xa2 | 0xc8..=0xcf => (false, Immediate::None),

@@ -19,7 +19,8 @@ macro_rules! stats {
             $($(#[$m])* pub $name: u64,)*
         }
 
-        /// The same, while it happens. Changed by the CPU's own thread, read by others at the end.
+        /// Statistics while a run is under way. The CPU's own thread changes them, and others read them at the
+        /// end.
         #[derive(Debug, Default)]
         pub(super) struct Tally {
             $($name: AtomicU64,)*
@@ -42,7 +43,7 @@ macro_rules! stats {
 stats! {
     /// Looks around.
     quanta,
-    /// Looks that had to wait for somebody.
+    /// Looks after which the CPU had to wait for another one.
     waits,
     /// Farthest that the CPU was ahead of one that ran, when it went on, in picoseconds.
     skew,
@@ -444,7 +445,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         now
     }
 
-    /// This CPU does not run any more: somebody else has to, if there is anything to do.
+    /// Notes that this CPU does not run any more, and lets another one run if there is anything to do.
     fn leave(&self, time: u64, path: u64) {
         self.tell(u64::MAX);
         match self.order {

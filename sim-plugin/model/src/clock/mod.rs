@@ -158,7 +158,7 @@ pub enum Order {
 pub enum Interrupt {
     /// The deadline has come.
     Timer,
-    /// Somebody has rung.
+    /// A doorbell.
     Doorbell,
 }
 

@@ -12,7 +12,7 @@ pub enum State {
     Idle = 2,
     /// Its event is due and it has been rung.
     Waking = 3,
-    /// It has been stopped by somebody, and nobody waits for it.
+    /// The CPU has been stopped from outside, and no CPU waits for it.
     Stalled = 4,
     /// It has ended.
     Gone = 5,

@@ -161,7 +161,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         seized
     }
 
-    /// If who has the turn will not go on: gives it to somebody else.
+    /// Gives the turn to another CPU if the CPU that has it does not run any more.
     pub(super) fn take_lost_turn(&self) {
         let turn = self.turn();
         let lost = turn.holder(self.shape).is_some_and(|h| self.is_lost(h));

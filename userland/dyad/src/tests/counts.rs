@@ -25,7 +25,7 @@ struct Crowd {
     out: AtomicU32,
     /// Which have.
     is_out: [AtomicBool; WAITERS],
-    /// What has been woken by somebody who was lost meanwhile.
+    /// Wake-ups by threads that were lost meanwhile.
     by_lost: AtomicU32,
 }
 

@@ -140,7 +140,7 @@ static INTERPRET: AtomicU64 = AtomicU64::new(0);
 static DATA_STACKS: [AtomicU64; MAX_PROGRAM_THREADS as usize] =
     [const { AtomicU64::new(0) }; MAX_PROGRAM_THREADS as usize];
 
-/// The point, if what is interpreted can end there.
+/// The point at which the interpretation can end, if the program has one.
 fn point() -> Option<&'static Point> {
     // SAFETY: 1. It is null, or a reference that lives for ever.
     let point = unsafe { POINT.load(Ordering::Acquire).as_ref() };
@@ -227,8 +227,8 @@ pub fn enable() -> Result<()> {
     Ok(())
 }
 
-/// Asks that thread `n` of the program be stopped, wherever it is at fused time `at`, and go on on
-/// `node`. Comes back at once.
+/// Asks that thread `n` of the program be stopped, wherever it is at fused time `at`, and be continued on
+/// `node`. Returns at once.
 ///
 /// # Errors
 ///
@@ -389,7 +389,7 @@ fn asked(n: u64) -> &'static AtomicU64 {
     unsafe { &*with_exposed_provenance(block as usize) }
 }
 
-/// The same, on an ISA.
+/// Interprets the thread on an ISA.
 fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
     let (Some(point), Ok(here)) = (point(), dyad_sys::where_am_i()) else {
         dyad_sys::exit(101)

@@ -88,7 +88,7 @@ impl Semaphore {
         false
     }
 
-    /// Gives a permit back, or a new one. Whoever waits is woken.
+    /// Gives a permit back, or a new one. Wakes a waiting thread.
     ///
     /// # Panics
     ///

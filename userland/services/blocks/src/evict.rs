@@ -53,7 +53,7 @@ pub const CALLS: u32 = 64;
 pub const PASSES: u32 = 4;
 /// The pause between two pieces, in which others of this CPU run.
 pub const PAUSE_NS: u64 = 200_000;
-/// The pause when somebody or something else is in the way: frames that have not quiesced, mostly.
+/// The pause when an operation has to be tried again, mostly because frames have not quiesced.
 pub const LATER_NS: u64 = 2_000_000;
 /// How often that may be in a row.
 pub const PATIENCE: u32 = 5_000;

@@ -187,7 +187,7 @@ impl Bank {
     }
 }
 
-/// Faults of a program on a node find no memory any more: sees to it that they do.
+/// Gets memory for faults of a program on a node, which find none any more.
 ///
 /// # Errors
 ///

@@ -90,7 +90,7 @@ impl Operations for SpaceOp {
 numbered! {
     /// A step of `Evacuate`.
     Step {
-        /// Nobody may use the pages any more; faults on them wait. Translations may linger: before the
+        /// The pages cannot be used any more, and faults on them wait. Translations may linger: before the
         /// pages are moved, every CPU has to drop them ([`SpaceOp::Shootdown`]).
         Park = 0,
         /// Parked pages get other frames, with the same contents, and can be used again.

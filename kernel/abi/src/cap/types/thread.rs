@@ -14,8 +14,8 @@ numbered! {
         ReadRegister = 2,
         /// `(isa, register number, value)`: writes one.
         WriteRegister = 3,
-        /// `(node)`: the calling thread itself goes on on another node. Not within an invocation.
-        /// Value: the node it is on when it returns.
+        /// `(node)`: moves the calling thread to another node. Not within an invocation. Value: the node it is
+        /// on when it returns.
         Migrate = 4,
         /// `()`: takes a ready or blocked thread out of scheduling; its dispatch is refused. Not a
         /// running one. A thread that is within an invocation stops when it has returned from all of them. Value:
@@ -25,7 +25,7 @@ numbered! {
         /// `1 << 63 | cpu << 8 | node` there. Ends the waiting of a blocked one, as if nothing had come. Withdraws
         /// a `Stop` that is to take effect when the thread leaves a service.
         Resume = 6,
-        /// `()`: gives the CPU back to whoever dispatched this, the calling, thread.
+        /// `()`: gives the CPU back to the thread that dispatched the calling thread.
         Yield = 7,
         /// `(code)`: the calling thread ends. A code beyond 2^32 - 1 is told as that.
         Exit = 8,
@@ -37,16 +37,16 @@ numbered! {
         /// that has no scheduler; the id is in the range of the [`ThreadIds`](crate::cap::CapType::ThreadIds)
         /// capability, which needs `Use`, and no other live thread has it.
         Configure = 10,
-        /// `(node, program counter, stack pointer, frame pointer, arg)`: the calling thread itself goes on
-        /// on a node, its own too, there and with these: `arg` in argument register 0, the thread pointer
-        /// as before, zeros elsewhere. Nothing of what it was doing on any ISA is kept. Not within an
-        /// invocation. Comes back only with an error.
+        /// `(node, program counter, stack pointer, frame pointer, arg)`: moves the calling thread to a node,
+        /// which may be its own, and continues it at the program counter with the stack and frame pointer:
+        /// `arg` in argument register 0, the thread pointer as before, zeros elsewhere. Nothing of what it was
+        /// doing on any ISA is kept. Not within an invocation. Comes back only with an error.
         Jump = 11,
         /// `(isa, address)`: writes the registers of a stopped thread, as
         /// [`Registers`](crate::emulation::Registers), to the caller's memory; on a node of that ISA. Not
         /// within an invocation of the thread. Value: the node where it was stopped.
         Unload = 12,
-        /// `(address, node)`: the calling thread itself goes on on `node`, with the
+        /// `(address, node)`: moves the calling thread to `node`, and continues it with the
         /// [`Registers`](crate::emulation::Registers) that are at an address in its memory. Nothing else of
         /// what it was doing, on either ISA, is kept. Not within an invocation.
         Load = 13,

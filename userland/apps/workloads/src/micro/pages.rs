@@ -20,11 +20,11 @@ pub enum Pattern {
     Vanilla,
     /// The remote side touches memory of the origin for the first time.
     RemoteAccessOrigin,
-    /// The same, once more: "no cold".
+    /// The remote side touches memory of the origin once more: "no cold".
     RemoteAccessOriginNoCold,
     /// The origin touches memory of the remote side for the first time.
     OriginAccessRemote,
-    /// The same, once more.
+    /// The origin touches memory of the remote side once more.
     OriginAccessRemoteNoCold,
 }
 
