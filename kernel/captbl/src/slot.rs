@@ -139,7 +139,7 @@ fn fill(
     } else {
         return Err(Refused::Occupied);
     }
-    // Only a node that thinks this one dead changes a slot that this one has reserved.
+    // Only a recovering node changes a slot that this node has reserved.
     let lost = |_| Refused::Lost;
     if !lacks!("slot::fill::stamp") && !early.unwrap_or_else(quiet) {
         change(line, reserved, plain::FREE).map_err(lost)?;

@@ -281,7 +281,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         let leaf = self.close(&place, &leaf, node)?;
         log(place.table(), &leaf);
         self.mem.fence();
-        // Only a node that thinks this one dead finishes its work.
+        // Only a recovering node can have finished this unmapping.
         self.empty(&place, node, epoch())?;
         Ok((leaf, place.level))
     }

@@ -131,7 +131,7 @@ pub fn unpin(word: &impl Word) -> bool {
 /// Replaces the word of a frame that this node holds in RETYPING.
 #[inline(always)]
 pub(crate) fn publish(record: &impl Record, owned: u64, new: u64) -> Result<(), Refused> {
-    // Only a node that thinks this one dead has changed it meanwhile.
+    // Only a recovering node can have changed the word in between.
     record
         .w0()
         .replace(owned, new)
