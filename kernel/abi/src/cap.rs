@@ -91,7 +91,7 @@ macro_rules! numbered {
         pub enum $name { $($(#[$v])* $variant = $n,)* }
 
         impl $name {
-            /// All of them, in the order of their numbers.
+            /// All variants, in the order of their numbers.
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
 
             /// The one with this number.

@@ -123,7 +123,7 @@ impl MarkerOp {
 /// A marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker {
-    /// What it says.
+    /// What the marker marks.
     pub op: MarkerOp,
     /// About which window.
     pub id: WindowId,

@@ -97,7 +97,7 @@ pub enum Fault {
     Waiting {
         /// The thread.
         thread: FrameRef,
-        /// What is the matter.
+        /// The finding, in words.
         what: &'static str,
     },
 }
@@ -453,7 +453,7 @@ impl Walk<'_> {
         *tally = Tally::new();
     }
 
-    /// The next block in use, in a walk that counts. What is damaged has been reported before.
+    /// The next block in use, in a walk that counts. The walk before has reported damaged records.
     fn next_quietly(&self, cursor: &mut Cursor) -> Option<(FrameRef, FrameWord)> {
         let mut steps = u32::MAX;
         loop {

@@ -40,7 +40,7 @@ const COMPONENT_PARTS: [KernelKind; 2] = [CAPTBL_ROOT, Space::KIND];
 pub enum Reference {
     /// A reference to the block around this frame, which is this.
     To(FrameRef, Wanted),
-    /// It also is one to the object it is in.
+    /// The reference is also one to the object that it is in.
     Own,
     /// The entry is being changed by this node, or by a node that the entry does not name (`None`).
     Changing(Option<NodeId>),

@@ -73,7 +73,7 @@ impl SlotPlace {
 pub struct Narrowed {
     /// The most it may permit.
     pub rights: Rights,
-    /// What it depends on, if its source depends on nothing.
+    /// The guard of the copy, if its source has none.
     pub guard: Option<GuardRef>,
 }
 

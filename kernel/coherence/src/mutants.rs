@@ -45,7 +45,7 @@ pub struct Site<K> {
     /// The line in it.
     pub line: u32,
     column: u32,
-    /// What is done there.
+    /// The kind of access.
     pub kind: K,
 }
 
@@ -74,7 +74,7 @@ impl<K: Kind> Site<K> {
         Some(std::format!("{}/{}{nth}", K::CLASS, parts.join("::")))
     }
 
-    /// Whether it has this name within its class. For `?` prints its name.
+    /// Whether the site has this name within its class. For `?` prints the name of the site.
     fn is_named(&self, wanted: &str) -> bool {
         let name = self.name();
         if wanted == "?" {

@@ -189,7 +189,7 @@ pub fn unmap(
 pub enum NotUnmapped {
     /// It is being recovered.
     Refused(Refused),
-    /// It is not that page any more.
+    /// The entry does not map that page any more.
     Changed(MapError),
     /// Another node recovers this one, and repairs the entry.
     Lost,

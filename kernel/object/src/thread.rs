@@ -164,7 +164,7 @@ impl Owner {
         (word ^ wanted.bits()) << HANDS == 0
     }
 
-    /// Whether this node, in this incarnation, owns it.
+    /// Whether this node, in this incarnation, owns the thread.
     pub fn is(&self, node: NodeId, incarnation: u32) -> bool {
         self.node == node && self.incarnation == incarnation & FIELD
     }
@@ -177,7 +177,7 @@ shared_struct! {
     pub struct Frame {
         /// The component that invoked: a weak reference.
         pub component: AtomicU64,
-        /// Where it goes on.
+        /// The address at which the caller continues.
         pub pc: AtomicU64,
         /// Its stack pointer.
         pub sp: AtomicU64,

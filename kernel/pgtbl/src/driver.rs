@@ -90,7 +90,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         }
     }
 
-    /// Whether it is a [`preset`](Self::preset) one.
+    /// Whether the driver is a [`preset`](Self::preset) one.
     #[inline]
     pub(crate) fn is_preset(&self) -> bool {
         self.preset

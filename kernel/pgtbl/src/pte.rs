@@ -163,7 +163,7 @@ pub enum Pte {
     Parked {
         /// The frame.
         pa: PhysAddr,
-        /// What it allowed, and will allow again.
+        /// The permissions that the page had, and will have again.
         perms: Perms,
     },
     /// Leads to a table of the next lower level.

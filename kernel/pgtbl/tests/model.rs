@@ -76,7 +76,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What is where, by level and start address.
+/// Translations, by level and start address.
 #[derive(Default)]
 struct Model {
     leaves: BTreeMap<(Level, u64), Leaf>,

@@ -64,7 +64,7 @@ impl Permitted {
         }
     }
 
-    /// Whether it is permitted until the node's next round only.
+    /// Whether the read is permitted until the node's next round only.
     pub const fn until_round(self) -> bool {
         matches!(
             self,

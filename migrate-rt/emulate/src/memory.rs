@@ -29,7 +29,7 @@ pub enum Access {
 pub enum FaultKind {
     /// There is nothing at the address.
     Unmapped,
-    /// What is there may not be accessed in this way.
+    /// Memory is there, but may not be accessed in this way.
     Protection,
     /// The address is not a multiple of what the instruction, or [`Memory`], needs.
     Unaligned,

@@ -25,7 +25,7 @@ pub enum Form {
 pub struct Argument {
     /// Number of the argument, from 0.
     pub at: usize,
-    /// How it names the capability.
+    /// How the argument names the capability.
     pub form: Form,
     /// The type it must have; `None`: any.
     pub ty: Option<CapType>,
@@ -33,7 +33,7 @@ pub struct Argument {
     pub rights: Rights,
     /// Whether 0 stands for none.
     pub optional: bool,
-    /// Whether it may have a guard.
+    /// Whether the capability may have a guard.
     pub may_be_guarded: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct Authority {
     pub number: u32,
     /// Its name.
     pub name: &'static str,
-    /// Whether it is only a right, which other operations ask for.
+    /// Whether the operation is only a right, which other operations ask for.
     pub only_a_right: bool,
     /// The capabilities it takes.
     pub arguments: &'static [Argument],
@@ -95,7 +95,7 @@ pub trait Operations: Copy {
         &[]
     }
 
-    /// Whether it is only a right, which other operations ask for.
+    /// Whether the operation is only a right, which other operations ask for.
     fn only_a_right(self) -> bool {
         false
     }

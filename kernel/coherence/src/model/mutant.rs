@@ -14,7 +14,7 @@ use std::vec::Vec;
 
 use crate::mutants;
 
-/// What is ordered at a place.
+/// The kind of ordering at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// [`GlobalMem::fence`](crate::GlobalMem::fence).

@@ -29,7 +29,7 @@ struct Other {
 pub struct Step {
     /// The line of the word: its physical address, or where it is on the host.
     pub line: u64,
-    /// Whether it changes the word.
+    /// Whether the step changes the word.
     pub is_change: bool,
 }
 

@@ -67,7 +67,7 @@ impl<M: Memory> Context<'_, M> {
         };
     }
 
-    /// Whether it is AH, CH, DH or BH.
+    /// Whether the register is AH, CH, DH or BH.
     fn high(&self, n: u8, size: u32) -> bool {
         size == 1 && self.i.rex == 0 && (4..8).contains(&n)
     }

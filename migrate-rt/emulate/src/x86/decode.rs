@@ -49,7 +49,7 @@ pub(super) struct Instruction {
     index: Option<u8>,
     /// Its scale as a shift.
     scale: u8,
-    /// Whether it is relative to the next instruction.
+    /// Whether the address is relative to the next instruction.
     relative: bool,
     /// Its displacement.
     displacement: i32,

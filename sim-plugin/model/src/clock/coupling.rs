@@ -77,7 +77,7 @@ stats! {
 pub struct Slice {
     /// Its time, in picoseconds: not before what it was.
     pub now: u64,
-    /// When it has to look around again.
+    /// The time at which the CPU has to look at the others again.
     pub until: u64,
     /// When its next event is due that is known of.
     pub event: u64,

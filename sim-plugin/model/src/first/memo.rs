@@ -140,7 +140,7 @@ impl Memo {
         self.found = if hidden { NOBODY } else { self.generation };
     }
 
-    /// What is promised of which slots.
+    /// The promises and their slots.
     pub fn promises(&self) -> impl Iterator<Item = (Slot, Promise)> {
         let of_now =
             |entry: &&u64| (**entry & (GENERATIONS - 1)) & !(GENERATION - 1) == self.generation;
