@@ -63,7 +63,7 @@ pub enum State {
     Stopped = 5,
     /// Its frame is being given up: it is nothing else any more.
     Gone = 6,
-    /// A CPU of its node configures or resumes it, or looks at its registers.
+    /// A CPU of the node configures or resumes the thread, or accesses its registers.
     Changing = 7,
     /// It was ready or blocked at its node, which has died. A recoverer has taken it.
     Orphaned = 8,

@@ -47,7 +47,7 @@ pub type Driver = RemoteCpu<'static, Words>;
 /// An address space, as an operation works on it.
 #[derive(Clone, Copy)]
 pub struct In<'c> {
-    /// The CPU that does.
+    /// The context of the CPU that carries the operation out.
     pub cx: &'c Cx,
     /// The space.
     pub space: &'static Space,

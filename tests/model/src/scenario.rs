@@ -175,7 +175,7 @@ pub struct Scenario {
     pub kinds: &'static [Kind],
     /// Which node may start which of them; if empty, all may start all.
     pub roles: &'static [(u8, Kind)],
-    /// How many of them may be started.
+    /// How many operations may be started.
     pub ops: u8,
     /// The last epoch; it is 1 at first.
     pub last_epoch: u8,

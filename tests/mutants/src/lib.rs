@@ -33,7 +33,7 @@ pub enum Class {
     Stamp,
     /// The check of a version or count, or the change of one.
     Version,
-    /// When references are taken, given back and counted.
+    /// The order in which references are taken, given back and counted.
     References,
     /// The check of a right, range, home or guard.
     Permission,

@@ -112,7 +112,7 @@ impl<M: Memory> Context<'_, M> {
         }
     }
 
-    /// Writes it.
+    /// Writes the operand of ModRM: a register or memory.
     pub(super) fn set_rm(&mut self, size: u32, value: u64) -> Result<(), Stop> {
         match self.i.rm() {
             Some(n) => self.set_reg(n, size, value),

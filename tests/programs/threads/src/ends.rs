@@ -242,7 +242,7 @@ pub fn work(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Node 1 dies with the threads that are there.
+/// Node 1 dies, and with it the threads that run there.
 pub fn lost() -> Result<()> {
     let there = NodeId::new(1).ok_or(sys::Error::NoSuchNode)?;
     let holder = thread::spawn_on(there, || {

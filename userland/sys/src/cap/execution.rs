@@ -81,7 +81,7 @@ pub struct ThreadSetup {
     pub component: Cap<Component>,
     /// Where it starts.
     pub entry: u64,
-    /// What is passed there.
+    /// The argument that the entry gets.
     pub arg: u64,
     /// Its id; decides its stacks, those of its invocations too. No other live thread of the system has it.
     pub id: u32,
@@ -256,7 +256,7 @@ impl Cap<Thread> {
         }
     }
 
-    /// As [`stop`](Cap::stop), with what has come of it.
+    /// Stops the thread, as [`stop`](Cap::stop) does, and tells the outcome.
     ///
     /// # Errors
     ///
