@@ -58,7 +58,7 @@ const FIXED_MASK: u32 = 0xff00_001f;
 const OP_SHIFT: u32 = 21;
 const ID_SHIFT: u32 = 5;
 
-/// Number of a window, chosen by who measures.
+/// Number of a window, chosen by the program that measures.
 ///
 /// Numbers below [`WindowId::FREE`] belong to the benchmark of the kernel ([`BenchOp`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

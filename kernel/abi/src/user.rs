@@ -240,8 +240,8 @@ pub mod losses {
 
 /// Meaning of the words [`Tcb::migrate`] of threads that change their ISA inside of plain functions.
 pub mod migrate_word {
-    /// Where the thread is asked to go at its next migration point: 0, or 1 and the number of the node.
-    /// Anybody who has the program's memory may store it; the thread takes it away.
+    /// Where the thread is asked to go at its next migration point: 0, or 1 and the number of the node. Any
+    /// thread with access to the program's memory may store it; the thread itself clears it.
     pub const REQUEST: usize = 0;
     /// How the last migration ended: 0, or the code of an [`Error`](crate::Error).
     pub const RESULT: usize = 2;

@@ -273,7 +273,7 @@ impl<const N: usize> Tally<N> {
         self.len == N
     }
 
-    /// Counts `n` references to the block around `frame`, if that is one of these.
+    /// Counts `n` references to the block around `frame`, if the list has that block.
     pub fn count(&mut self, frame: FrameRef, n: u32) {
         let at = self.list[..self.len].partition_point(|c| c.head <= frame);
         if let Some(c) = at.checked_sub(1).and_then(|at| self.list.get_mut(at))

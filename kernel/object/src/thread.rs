@@ -320,7 +320,7 @@ const _: () = assert!(size_of::<Thread>() as u64 == PAGE_SIZE);
 /// Bytes of a thread's words, but for those of event lists, its stack of invocations and its registers.
 const HEAD_BYTES: u64 = core::mem::offset_of!(Thread, reserved) as u64;
 
-/// The words of event lists share their line with nothing that is stored to.
+/// The words of event lists have a cache line of their own, to which no other field that is stored to belongs.
 const _: () = {
     use core::mem::offset_of;
     let line = LINE_BYTES as usize;
@@ -494,14 +494,16 @@ impl Thread {
         self.started[isa.index()].store(what, Ordering::Relaxed);
     }
 
-    /// When the owner of this thread first asked that it stop on its return from its outermost invocation: fused
-    /// time, rounded down to 2^16 ns. `None`: no such request is pending. For who owns the thread.
+    /// When the owner of this thread first asked that it stop on its return from its outermost invocation:
+    /// fused time, rounded down to 2^16 ns. `None`: no such request is pending. Only the owner of the thread
+    /// may call this.
     pub fn stop_asked(&self) -> Option<u64> {
         let what = self.frames[0].info.load(Ordering::Relaxed);
         (what & info::STOP != 0).then_some(what >> info::ASKED_SHIFT << info::ASKED_SHIFT)
     }
 
-    /// Notes such a request. For who owns the thread, which is within an invocation.
+    /// Notes a request to stop. Only the owner of the thread may call this, and the thread is within an
+    /// invocation.
     pub fn ask_stop(&self, now: u64) {
         let what = self.without_stop();
         let asked = now >> info::ASKED_SHIFT << info::ASKED_SHIFT;
@@ -510,7 +512,7 @@ impl Thread {
             .store(what | info::STOP | asked, Ordering::Relaxed);
     }
 
-    /// Withdraws such a request. For who owns the thread.
+    /// Withdraws a request to stop. Only the owner of the thread may call this.
     pub fn withdraw_stop(&self) {
         self.frames[0]
             .info

@@ -45,7 +45,7 @@ pub struct Walk {
     at: Option<(WeakRef, Stage)>,
     /// How often a list has been found in use.
     tries: u32,
-    /// Whether there are lists of which nobody knows who is on them.
+    /// Whether there are lists whose threads are not known.
     pub unsure: bool,
 }
 

@@ -155,7 +155,7 @@ enum Phase {
         from: usize,
         sure: bool,
     },
-    /// `sure`: there was a round, and it is known who is on lists.
+    /// `sure`: there was a round, so the threads on lists are known.
     Lost {
         walk: Walk,
         sure: bool,

@@ -139,7 +139,7 @@ pub(crate) fn publish(record: &impl Record, owned: u64, new: u64) -> Result<(), 
         .map_err(|_| Refused::Lost)
 }
 
-/// Makes the stamp of a frame at least `epoch`, and keeps who has executed the frame.
+/// Makes the stamp of a frame at least `epoch`, and keeps the bits of the nodes that have executed the frame.
 #[inline(always)]
 pub(crate) fn stamp(record: &impl Record, epoch: Epoch) -> Result<(), Refused> {
     let (w1, raw) = (record.w1(), record.w1().load());

@@ -193,8 +193,8 @@ pub mod activity {
     /// The bits that say which of these.
     pub const KIND: u64 = 0xfff;
 
-    /// [`ATTENTIVE`], and looking out for the thread at this address of fused memory (a page), whose owner
-    /// word it looks at by itself: who hands it that thread need not tell it.
+    /// [`ATTENTIVE`], and spinning for the thread at this address of fused memory (a page): the CPU reads the
+    /// thread's owner word, so a CPU that hands the thread over need not tell it.
     pub const fn lingering(thread: u64) -> u64 {
         ATTENTIVE | thread
     }

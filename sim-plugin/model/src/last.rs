@@ -28,14 +28,15 @@ pub struct SharedCache<'a> {
     /// Words from a set to the next: the lock, the ways, padding to lines of the host.
     stride: usize,
     ways: usize,
-    /// What the lock says while this CPU holds it: who, and above that how often it did.
+    /// The value of the lock while this CPU holds it: its number, and above that how often it has held the
+    /// lock.
     ticket: u64,
     patience: u32,
     /// Locks taken away from others.
     stolen: u64,
 }
 
-/// Bits of a ticket that say who.
+/// Bits of a ticket that hold the number of the CPU.
 const WHO_BITS: u32 = 16;
 
 impl<'a> SharedCache<'a> {
@@ -48,7 +49,7 @@ impl<'a> SharedCache<'a> {
         shape.sets() as usize * Self::stride(shape.ways)
     }
 
-    /// The cache in `words`, for a CPU. `who` is different for all CPUs that share it.
+    /// The cache in `words`, for CPU `who`, a number that no other CPU of the cache has.
     ///
     /// # Panics
     ///

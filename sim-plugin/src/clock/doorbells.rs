@@ -207,7 +207,7 @@ mod tests {
         });
     }
 
-    /// It is rung after it has come again, by who has not heard of that.
+    /// A machine that has been restarted is rung by a machine that has not heard of the restart.
     #[test]
     fn rings_that_come_before_the_descriptor_are_made_up_for() {
         let (doorbells, _old) = one();

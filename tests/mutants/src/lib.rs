@@ -41,8 +41,7 @@ pub enum Class {
     State,
     /// An entry in a log, or when it is made.
     Log,
-    /// The zeros that a frame is handed out with, and that are in registers of who has not filled
-    /// them.
+    /// The zeros of a frame that is handed out, and of registers that the thread has not filled itself.
     Contents,
 }
 

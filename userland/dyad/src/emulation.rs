@@ -36,7 +36,7 @@ fn point() -> (&'static Point, u64) {
     (&POINT, executor::between_rounds as fn() as usize as u64)
 }
 
-/// At the entry of programs whose main function is a task.
+/// Called at the entry of programs whose main function is a task.
 pub(crate) fn at_entry(argument: u64) {
     let (point, at) = point();
     dyad_rt::emulation::at_entry(argument, point, at);

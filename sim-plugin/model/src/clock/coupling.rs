@@ -8,8 +8,7 @@ use super::supervise::{Over, Wait};
 use super::words::{ARRIVED, OPEN, OPENED, OPENING, Words, cpu, dead, who};
 use super::{Host, Interrupt, Order, Shape, Times, Who, mix};
 
-/// For how long the start waits for machines whose processes have not got as far as to say who
-/// they are, in nanoseconds of the host.
+/// How long the start waits for machines that have not announced themselves, in nanoseconds of the host.
 const START_NS: u64 = 60_000_000_000;
 macro_rules! stats {
     ($($(#[$m:meta])* $name:ident),* $(,)?) => {
@@ -162,7 +161,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         self.words.set(who(self.me, cpu::TIME), time);
     }
 
-    /// Opens the gates of those who wait for this CPU to come to a time.
+    /// Opens the gates of CPUs that wait for this CPU to reach a time.
     fn tell(&self, time: u64) {
         self.words.fence();
         for other in self.shape.others(self.me) {
@@ -271,8 +270,8 @@ impl<W: Words, H: Host> Coupling<W, H> {
         self.leave(time, path);
     }
 
-    /// A time for a CPU that has been away: that of the slowest one that runs; if none does, that
-    /// of who has come farthest. Not before `own`.
+    /// A time for a CPU that has been away: the time of the slowest running CPU, or of the CPU that is furthest
+    /// ahead if none runs. Not before `own`.
     fn others_time(&self, own: u64) -> u64 {
         let others = || {
             let began = |w: &Who| self.state(*w, self.word(*w)) != State::Absent;

@@ -88,7 +88,7 @@ impl Default for Overseer {
 pub(super) enum Over {
     /// It is not.
     No,
-    /// The other one has been declared stalled or gone.
+    /// The other CPU has been declared stalled or gone.
     Declared,
     /// It may go on, but this CPU does not wait any longer.
     GivenUp,

@@ -66,7 +66,7 @@ impl Crowd {
         self.out.fetch_add(1, SeqCst);
     }
 
-    /// Wakes just so many, who are about to wait or do.
+    /// Wakes exactly `count` threads, which wait or are about to.
     fn wake(&self, count: u32) {
         let mut woken = 0;
         until(|| {

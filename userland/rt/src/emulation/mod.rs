@@ -68,7 +68,7 @@ pub struct Arrived {
     pub isa: Isa,
     /// Where it is now.
     pub here: NodeId,
-    /// The frame pointer of who calls the point.
+    /// The frame pointer of the function that calls the point.
     pub frame: u64,
     /// Where the call of the point returns to.
     pub back: u64,
@@ -294,7 +294,7 @@ pub fn at_later_entry(argument: u64) {
     }
 }
 
-/// The capability of thread `n`, which is the caller: the stack does not say who it is here.
+/// The capability of thread `n`, which is the calling thread. Its number cannot be found by the stack here.
 fn own(n: u64) -> Cap<Thread> {
     Cap::at(slot::thread(n))
 }
@@ -480,7 +480,7 @@ fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
     go_back(n, page, &guest.registers())
 }
 
-/// Whether a thread that natively is on an ISA crosses to another one there.
+/// Whether a native thread on an ISA would cross to another ISA at this fault.
 fn crosses(isa: Isa, fault: &Fault) -> bool {
     let (start, end) = away_window(isa.other());
     fault.access == Access::Fetch && (start..end).contains(&fault.va)

@@ -39,7 +39,7 @@ impl Wish {
     }
 }
 
-/// How long a refusal is one, in ns: who waits asks more often. Pressures change.
+/// How long a refusal holds, in ns: waiting threads ask more often, and pressures change.
 const FRESH_NS: u64 = 1_000_000_000;
 
 /// What has happened to a node's memory.

@@ -162,8 +162,8 @@ impl<const N: usize> Books<N> {
         }
     }
 
-    /// Nobody is to wait for what does not come: those who do are told so, and the block that is on its way
-    /// stays where it was.
+    /// Ends all waits for blocks that will not come: the waiting threads are told so, and a block that is on
+    /// its way stays where it was.
     fn give_up_wishes(&mut self, k: &impl Kernel) {
         self.leaving.stays = self.leaving.is_busy();
         self.leaving.in_vain = 0;

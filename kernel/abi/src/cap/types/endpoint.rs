@@ -5,7 +5,7 @@ use crate::cap::authority::{Argument, Operations, place};
 numbered! {
     /// Operations on [`CapType::Send`](crate::cap::CapType::Send)(crate::cap::CapType::Send).
     SendOp {
-        /// `()`: sets the capability's badge bits at the endpoint, wakes who waits there.
+        /// `()`: sets the capability's badge bits at the endpoint, and wakes a thread that waits there.
         Send = 1,
     }
 }

@@ -51,9 +51,8 @@ numbered! {
         /// capability needs what `Supply` wants. Value: pages looked at, and how many of them the step was
         /// done for `<< 40`; the caller goes on behind them.
         Evacuate = 13,
-        /// `(va, old, new)`: the word of user memory at `va`, which may be written there, becomes `new`
-        /// if it is `old`, in one step for all who look. Value: what it was. The page is mapped in if
-        /// need be.
+        /// `(va, old, new)`: the word of user memory at `va`, which may be written there, becomes `new` if it
+        /// is `old`, as one atomic step. Value: what it was. The page is mapped in if need be.
         Exchange = 14,
     }
 }

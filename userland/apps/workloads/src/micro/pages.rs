@@ -13,7 +13,7 @@ pub const LINES: usize = PAGE / LINE;
 /// Bytes that the published measurement goes through in order.
 pub const SEQUENTIAL: usize = 10 << 20;
 
-/// Who has the memory, who touches it, and what was done before.
+/// An access pattern: the owner of the memory, the side that touches it, and whether it was touched before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// The origin touches what is its own.

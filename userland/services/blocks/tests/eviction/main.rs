@@ -62,7 +62,7 @@ struct Outcome {
     stayed: u64,
     /// Nodes that were told that there is no memory.
     refused: usize,
-    /// The books were lost with who had them.
+    /// The books were lost with their holder.
     lost: bool,
 }
 
@@ -387,7 +387,7 @@ fn anything_may_happen_at_any_point() {
     println!("{} runs", seen.len());
 }
 
-/// What is in the way for too long: the block stays, and who waits for it is told so.
+/// An obstacle stays for too long: the block stays, and the waiting thread is told so.
 #[test]
 fn what_does_not_come_to_an_end_is_given_up() {
     let order = ORDERS[1];
