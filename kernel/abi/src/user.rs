@@ -198,9 +198,9 @@ pub struct Tcb {
 /// The word of a thread control block by which a thread is asked to move to another node: 0, or the node's
 /// number plus one.
 ///
-/// Anybody may write it who can reach it; the thread takes it (exchanges it for 0) at its next
-/// migration point and goes. So it is gone before the thread is there. It carries nothing but itself: no
-/// order with other words.
+/// Any thread that can reach the word may write it. The thread that is asked takes the request (exchanges
+/// it for 0) at its next migration point and moves, so the word is 0 before the thread arrives. The word
+/// is not ordered with other words.
 pub mod request {
     use crate::NodeId;
 
