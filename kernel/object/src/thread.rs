@@ -554,7 +554,7 @@ pub mod begun {
     pub const NOT: u64 = 0;
     /// Its registers.
     pub const HERE: u64 = 1;
-    /// Its registers at the `Migrate` with which it left, in `parked`.
+    /// The registers that the thread had when it left by `Migrate` are in `parked`.
     pub const PARKED: u64 = 2;
     /// They have been lost with a machine: it has to be configured anew.
     pub const LOST: u64 = 3;

@@ -31,7 +31,7 @@ pub enum Weakening {
     I1PrivateCaches,
     /// Entries are changed in private caches: written back before the stamp, TLBs before caches.
     I2PrivateCaches,
-    /// Written back after the stamp, caches before TLBs.
+    /// Entries are changed in private caches: written back after the stamp, caches before TLBs.
     I3PrivateCaches,
     /// Written back before the stamp, caches before TLBs.
     I4PrivateCaches,
