@@ -78,7 +78,7 @@ impl Stage {
     }
 }
 
-/// Something to show to whoever waits.
+/// Progress to show to a user who waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress<'a> {
     /// A step begins.

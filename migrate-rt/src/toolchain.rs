@@ -136,7 +136,7 @@ const FOREIGN_VARIABLES: [&str; 10] = [
     "CARGO_TARGET_DIR",
 ];
 
-/// A command that is the same whoever starts it.
+/// A command that does not depend on the environment of its caller.
 pub(crate) fn clean_command(program: &Path, dir: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(dir);

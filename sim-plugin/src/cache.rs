@@ -385,8 +385,8 @@ impl Cpu {
         self.pass(cycles);
     }
 
-    /// An instruction at an address is about to write back and drop all that caches hold. Only who
-    /// watches is told: the model's caches stay as they are.
+    /// An instruction at an address is about to write back and drop all that caches hold. Only observers are
+    /// told: the model's caches stay as they are.
     pub fn everything(&mut self, at: u64) {
         for watcher in &mut self.watchers {
             watcher.everything(at);

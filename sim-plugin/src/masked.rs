@@ -49,7 +49,7 @@ pub struct Key {
 /// A stretch that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// What it is filed under.
+    /// The key of the stretch in the report.
     pub key: Key,
     /// Instructions.
     pub length: u64,

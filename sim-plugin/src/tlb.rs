@@ -76,7 +76,7 @@ const fn tag(address: u64, generation: u64) -> u64 {
 /// The micro-TLB of a CPU.
 pub struct Tlb {
     generation: u64,
-    /// The same, or [`NOBODY`] while everything is hidden.
+    /// The generation that entries are compared with, or [`NOBODY`] while everything is hidden.
     found: u64,
     entries: Box<[Entry; ENTRIES]>,
 }

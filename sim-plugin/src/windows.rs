@@ -130,7 +130,7 @@ impl LineSet {
         self.len = 0;
     }
 
-    /// Whether it was not in the set.
+    /// Adds a line. Whether the line was not in the set.
     fn insert(&mut self, line: u64) -> bool {
         if self.len * 2 >= self.slots.len() {
             self.grow();

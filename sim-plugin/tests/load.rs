@@ -55,7 +55,7 @@ fn x86_firmware() -> Vec<u8> {
 /// Without the last one: whether the CPU still gets to it is up to the host.
 const X86_INSTRUCTIONS: u64 = 1 + 1 + LOOPS + 2;
 
-/// The same for AArch64, leaving through semihosting.
+/// A program for AArch64 that ends by semihosting.
 fn aarch64_program() -> Vec<u8> {
     let words: [u32; 9] = [
         0xd280_0000 | (LOOPS as u32) << 5, // mov x0, #LOOPS

@@ -426,7 +426,7 @@ pub fn restore_fp(area: &FpArea) {
 /// Bits of FPCR that a thread may be given: rounding, flushing, NaNs, the alternative half precision; no
 /// traps.
 const FPCR_LOADED: u64 = 0x07c0_0000;
-/// The same of FPSR: the cumulative exceptions and saturation.
+/// The bits of FPSR that are loaded: the cumulative exceptions and saturation.
 const FPSR_LOADED: u64 = 0x0800_009f;
 
 /// See [`dyad_machine::Platform::unload_fp`].

@@ -205,9 +205,9 @@ pub fn user_probe() -> UserProbe {
     }
 }
 
-/// Stack pointer of whoever waits for user mode to be left.
+/// Stack pointer of the test that waits for user mode to be left.
 static WAITING: AtomicU64 = AtomicU64::new(0);
-/// What is left of the kernel stack to those who wait.
+/// Bytes of the kernel stack that are left to tests that wait.
 const ROOM: u64 = 0x2000;
 
 /// See [`dyad_machine::Platform::run_user`].

@@ -532,7 +532,7 @@ struct DataCache {
 }
 
 impl DataCache {
-    /// That of a level (from 0), which there is.
+    /// The data cache of a level (from 0), which must exist.
     fn of(level: u64) -> DataCache {
         let ccsidr: u64;
         // SAFETY: 1. selects which cache is described, then reads the description; nobody else on

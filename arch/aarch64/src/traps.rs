@@ -303,8 +303,8 @@ const _: () = {
 unsafe extern "C" {
     /// Continues a thread in user mode with the registers in its area.
     pub fn resume_registers(area: &'static RegArea) -> !;
-    /// The same if they are what an exception of the running thread has saved, and what it found in
-    /// ELR_EL1, SPSR_EL1, SP_EL0 and the thread pointer is still there.
+    /// Continues a thread whose registers are what an exception of the running thread has saved, if the values
+    /// of ELR_EL1, SPSR_EL1, SP_EL0 and the thread pointer have not changed since.
     pub fn go_on_registers(area: &'static RegArea) -> !;
     /// Enters user mode at `pc` with these in the registers of arguments and 0 in the others.
     pub fn enter_registers(area: &'static RegArea, args: &[u64; 6], pc: u64) -> !;

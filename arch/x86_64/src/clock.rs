@@ -150,7 +150,7 @@ pub fn now_ns() -> u64 {
     now
 }
 
-/// Measures rate and error. One CPU does it; the others go on with what there was.
+/// Measures the rate of the counter and its error. One CPU does it; the others use the last values meanwhile.
 fn correct() {
     if CORRECTING.swap(true, Ordering::Acquire) {
         return;

@@ -64,9 +64,9 @@ pub const PUSHED_WORDS: usize = 22;
 
 /// "Vector" of system calls.
 const SYSCALL: u64 = 0x100;
-/// The same while the area is partial.
+/// "Vector" of system calls whose register area is partial.
 pub const PARTIAL: u64 = 0x101;
-/// The same at the end of an invocation, which saves no general registers.
+/// "Vector" of the end of an invocation, which saves no general registers.
 pub const PARTIAL_END: u64 = 0x102;
 
 /// Interrupts enabled, and the bit that is always set.

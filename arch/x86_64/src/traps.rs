@@ -198,7 +198,7 @@ unsafe extern "C" {
     static vector_stubs: u8;
     /// Continues a thread in user mode with the registers in its area.
     pub fn resume_registers(area: &'static RegArea) -> !;
-    /// The same if they are what an interrupt of the running thread has saved.
+    /// Continues a thread whose registers are what an interrupt of the running thread has saved.
     pub fn go_on_registers(area: &'static RegArea) -> !;
     /// Enters user mode where the area says, with these in the registers of arguments and 0 in the
     /// others.

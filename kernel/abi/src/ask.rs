@@ -53,7 +53,7 @@ const PAGE: u64 = 3;
 /// A line as it lies in memory.
 pub type Line = [u64; WORDS];
 
-/// What is asked.
+/// A question of the launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// Changes what a thread of a program is asked to do at its next migration point from `old` to
@@ -64,9 +64,9 @@ pub enum Ask {
         program: u8,
         /// Number of the thread in it.
         thread: u16,
-        /// What it must be.
+        /// The value that the word must have.
         old: u64,
-        /// What it becomes.
+        /// The value that the word gets.
         new: u64,
     },
     /// Moves a thread of a program wherever it is, interpreted until it can go on natively

@@ -133,7 +133,7 @@ pub struct Segment<'a> {
     pub bytes: &'a [u8],
     /// Whether the program may write it; then it is shared and not executable.
     pub write: bool,
-    /// Whether it is code; then it belongs to one ISA.
+    /// Whether the segment is code; then it belongs to one ISA.
     pub exec: bool,
 }
 

@@ -195,16 +195,16 @@ pub mod ready {
 /// constants, those of them that hold addresses; and one more.
 pub const WINDOWS: usize = 6;
 
-/// What is known of a thread whose code is interpreted. Words that both sides use at the same time are
-/// atomic accesses of whoever has it mapped; `status` says whose the others are.
+/// What is known of a thread whose code is interpreted. Both sides access the words that they share by atomic
+/// accesses; `status` says which side owns the other words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Page {
     /// A [`status`].
     pub status: u64,
-    /// Where it was stopped: number of the node.
+    /// Number of the node on which the thread was stopped.
     pub origin: u64,
-    /// Where it is, or was to be, interpreted: number of the node.
+    /// Number of the node on which the thread is, or was to be, interpreted.
     pub target: u64,
     /// Instructions that have been interpreted since it was last stopped.
     pub steps: u64,
@@ -243,7 +243,7 @@ pub mod status {
     pub const IDLE: u64 = 0;
     /// The registers are there, the thread begins on its new node. The runtime's from here on.
     pub const PENDING: u64 = 1;
-    /// It is being interpreted.
+    /// The thread is being interpreted.
     pub const EMULATED: u64 = 2;
     /// It goes on natively on its new node. Init's.
     pub const LANDED: u64 = 3;
@@ -257,13 +257,13 @@ pub mod status {
 
 /// Why an instruction was not interpreted.
 pub mod refused {
-    /// It is not known.
+    /// The instruction is unknown.
     pub const UNKNOWN: u64 = 1;
-    /// It uses memory that it may not.
+    /// The instruction uses memory that it may not use.
     pub const FAULT: u64 = 2;
     /// It is known, but asks for what is not interpreted.
     pub const UNSUPPORTED: u64 = 3;
-    /// It is an exception.
+    /// The instruction raises an exception.
     pub const TRAP: u64 = 4;
     /// It is a system call that a thread has to make natively.
     pub const CALL: u64 = 5;

@@ -58,7 +58,7 @@ const FIXED_MASK: u32 = 0xff00_001f;
 const OP_SHIFT: u32 = 21;
 const ID_SHIFT: u32 = 5;
 
-/// Number of a window, chosen by who measures.
+/// Number of a window, chosen by the program that measures.
 ///
 /// Numbers below [`WindowId::FREE`] belong to the benchmark of the kernel ([`BenchOp`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -123,7 +123,7 @@ impl MarkerOp {
 /// A marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker {
-    /// What it says.
+    /// What the marker marks.
     pub op: MarkerOp,
     /// About which window.
     pub id: WindowId,
@@ -256,7 +256,7 @@ bench_ops! {
     Now = 2, "now", false;
     /// Synchronous invocation of another component and its return, four words each way.
     IpcRoundTrip = 3, "ipc_round_trip", true;
-    /// The same, of a component on another ISA.
+    /// An invocation of a component on another ISA, and its return.
     IpcCrossIsaRoundTrip = 4, "ipc_cross_isa_round_trip", true;
     /// Switch to another thread, one way.
     Dispatch = 5, "dispatch", true;
@@ -306,8 +306,8 @@ bench_ops! {
     FlushStep = 27, "flush_step", true;
     /// A flush of the translation buffer.
     TlbFlush = 28, "tlb_flush", true;
-    /// [`BenchOp::IpcRoundTrip`] by a caller that has used floating-point or vector registers since it
-    /// last was invoked or invoked somebody.
+    /// [`BenchOp::IpcRoundTrip`] by a caller that has used floating-point or vector registers since its last
+    /// invocation in either direction.
     IpcRoundTripFp = 29, "ipc_round_trip_fp", true;
     /// [`BenchOp::PageFaultUser`] of a thread that has used floating-point or vector registers.
     PageFaultUserFp = 30, "page_fault_user_fp", true;

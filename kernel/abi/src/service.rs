@@ -124,8 +124,8 @@ pub struct Info {
     pub args: [u8; MAX_ARGS],
 }
 
-/// What the program of a run is given beyond what every program gets. Whoever starts the run says
-/// so; no program gets it by itself.
+/// What the program of a run is given beyond what every program gets. The command that starts the run says so;
+/// no program gets it by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Grant {
@@ -145,7 +145,7 @@ pub enum Grant {
 pub const GRANTED_FRAMES: u64 = 4096;
 
 impl Grant {
-    /// All of them.
+    /// All kinds of grants.
     pub const ALL: [Grant; 2] = [Grant::Nothing, Grant::All];
 
     /// Name on command lines and in boot parameters.
@@ -269,8 +269,8 @@ pub mod sched {
 
     /// The thread table, read-only, in `sched`: [`THREADS`] words as of [`entry`], 0: no thread.
     pub const TABLE: u64 = 0x1_B000_0000;
-    /// A page of words, read-only in `sched`: a thread of the table whose word is not 0 is not
-    /// dispatched. Whoever sets it back makes the thread ready anew.
+    /// A page of words, read-only in `sched`: a thread of the table whose word is not 0 is not dispatched. The
+    /// thread that clears the word makes the held thread ready again.
     pub const HOLD: u64 = TABLE + 0x1000;
     /// Threads that can be scheduled: of the system 64, and those of the program and of the one
     /// beside it.
@@ -364,11 +364,11 @@ pub mod process {
     pub const START: u64 = 3;
     /// The caller's thread, which is not the program's first, ends; it does not come back.
     pub const END_THREAD: u64 = 4;
-    /// `(n, node, fused time)`: at that time, 0 now, thread `n` of the caller's program is stopped
-    /// wherever it is and goes on on the node, interpreted until it can go on natively. Value: 0, when
-    /// that has been noted; what becomes of it is in the thread's
-    /// [`Page`](crate::emulation::Page). `BadArgument` if the time is more than 10 s away; `Full` if the program has 8
-    /// requests. Of node `u64::MAX`: only has all that mapped which that takes.
+    /// `(n, node, fused time)`: at that time, 0 now, thread `n` of the caller's program is stopped wherever it
+    /// is and continues on the node, interpreted until it can run natively. Value: 0, when that has been noted;
+    /// what becomes of it is in the thread's [`Page`](crate::emulation::Page). `BadArgument` if the time is
+    /// more than 10 s away; `Full` if the program has 8 requests. Of node `u64::MAX`: only has all that mapped
+    /// which that takes.
     pub const EMULATE: u64 = 16;
     /// `(n, old, new)`: changes what thread `n` of the caller's program is asked to do at its next
     /// migration point from `old` to `new`, words of [`user::request`](crate::user::request). Value:
@@ -478,9 +478,9 @@ pub mod memory {
 /// or its incarnation another one. Threads that the node had taken along are ready with an error, or
 /// stopped; their schedulers have been told ([`Woken::NodeDied`](crate::cap::Woken)).
 pub const NODE_DIED: u64 = 62;
-/// The same: the launcher asks something of init ([`ask`](crate::ask)).
+/// The interrupt number of a question: the launcher asks something of init ([`ask`](crate::ask)).
 pub const ASKED: u64 = 61;
-/// The same: a node has joined. Its CPUs are idle until they get threads (`StartCpu`).
+/// The interrupt number of a node that has joined. Its CPUs are idle until they get threads (`StartCpu`).
 pub const NODE_JOINED: u64 = 63;
 
 /// Endpoint of a CPU in a scheduler's endpoints.

@@ -113,9 +113,9 @@ pub const fn only_window(isa: Isa) -> (u64, u64) {
     (start, start + gate::AWAY)
 }
 
-/// Address range `[start, end)` in which there is nothing, as far from [`only_window`] as
-/// [`gate::AWAY`]. A thread of the other ISA that goes there goes on on a node of `isa`, at the function
-/// that the place stands for, and comes back with the result.
+/// Address range `[start, end)` in which there is nothing, as far from [`only_window`] as [`gate::AWAY`]. A
+/// thread of the other ISA that jumps into the range crosses to a node of `isa`, calls the function that the
+/// address stands for, and returns with the result.
 pub const fn away_window(isa: Isa) -> (u64, u64) {
     let (_, start) = only_window(isa);
     (start, ONLY_BASE + (isa as u64 + 1) * ONLY_SIZE)
@@ -195,12 +195,12 @@ pub struct Tcb {
     pub local: u64,
 }
 
-/// The word of a thread control block by which a thread is asked to go on on another node: 0, or the
-/// node's number plus one.
+/// The word of a thread control block by which a thread is asked to move to another node: 0, or the node's
+/// number plus one.
 ///
-/// Anybody may write it who can reach it; the thread takes it (exchanges it for 0) at its next
-/// migration point and goes. So it is gone before the thread is there. It carries nothing but itself: no
-/// order with other words.
+/// Any thread that can reach the word may write it. The thread that is asked takes the request (exchanges
+/// it for 0) at its next migration point and moves, so the word is 0 before the thread arrives. The word
+/// is not ordered with other words.
 pub mod request {
     use crate::NodeId;
 
@@ -240,8 +240,8 @@ pub mod losses {
 
 /// Meaning of the words [`Tcb::migrate`] of threads that change their ISA inside of plain functions.
 pub mod migrate_word {
-    /// Where the thread is asked to go at its next migration point: 0, or 1 and the number of the node.
-    /// Anybody who has the program's memory may store it; the thread takes it away.
+    /// Where the thread is asked to go at its next migration point: 0, or 1 and the number of the node. Any
+    /// thread with access to the program's memory may store it; the thread itself clears it.
     pub const REQUEST: usize = 0;
     /// How the last migration ended: 0, or the code of an [`Error`](crate::Error).
     pub const RESULT: usize = 2;

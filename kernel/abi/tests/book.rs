@@ -7,11 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dyad_abi::Error;
-use dyad_abi::cap::{
-    CapType, CaptblOp, ComponentOp, FrameOp, HardwareOp, LivenessOp, MemoryOp, ObjectKind,
-    PageTableOp, ReceiveOp, RegionKind, SendOp, SinvOp, SpaceOp, Stopped, ThreadIdsOp, ThreadOp,
-    TimeOp, Woken,
-};
+use dyad_abi::cap::{CapType, ObjectKind, RegionKind, Stopped, Woken, authority};
 
 fn reference() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../book/src/reference")
@@ -36,27 +32,7 @@ fn file(ty: CapType) -> String {
 
 /// Number and name of each operation of a type.
 fn operations(ty: CapType) -> Vec<(u32, &'static str)> {
-    macro_rules! of {
-        ($ops:ident) => {
-            $ops::ALL.iter().map(|&o| (o as u32, o.name())).collect()
-        };
-    }
-    match ty {
-        CapType::Captbl => of!(CaptblOp),
-        CapType::PageTable => of!(PageTableOp),
-        CapType::Space => of!(SpaceOp),
-        CapType::Component => of!(ComponentOp),
-        CapType::Thread => of!(ThreadOp),
-        CapType::Sinv => of!(SinvOp),
-        CapType::Send => of!(SendOp),
-        CapType::Receive => of!(ReceiveOp),
-        CapType::Memory => of!(MemoryOp),
-        CapType::Frame => of!(FrameOp),
-        CapType::Time => of!(TimeOp),
-        CapType::Hardware => of!(HardwareOp),
-        CapType::Liveness => of!(LivenessOp),
-        CapType::ThreadIds => of!(ThreadIdsOp),
-    }
+    authority::of(ty).map(|o| (o.number, o.name)).collect()
 }
 
 /// The cells of each row of the tables below a heading.

@@ -97,7 +97,7 @@ pub enum Fault {
     Waiting {
         /// The thread.
         thread: FrameRef,
-        /// What is the matter.
+        /// The finding, in words.
         what: &'static str,
     },
 }
@@ -141,8 +141,7 @@ pub struct Summary {
     pub blocks: u64,
     /// References to them.
     pub references: u64,
-    /// Page tables, and blocks of user memory, that nothing refers to: whoever has a capability may
-    /// still use them.
+    /// Page tables and blocks of user memory that nothing refers to. Their capabilities may still be used.
     pub unreferenced: u64,
     /// The first of them.
     pub first_unreferenced: Option<WeakRef>,
@@ -216,7 +215,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Rows and recoveries that somebody is in the middle of: there are none when nothing goes on.
+    /// Rows and recoveries that are under way: there are none when the system is at rest.
     fn intents(&mut self) {
         for n in self.cx.node.all() {
             let left = self.cx.node.word_of(n).state == NodeState::Recovering;
@@ -454,7 +453,7 @@ impl Walk<'_> {
         *tally = Tally::new();
     }
 
-    /// The next block in use, in a walk that counts. What is damaged has been reported before.
+    /// The next block in use, in a walk that counts. The walk before has reported damaged records.
     fn next_quietly(&self, cursor: &mut Cursor) -> Option<(FrameRef, FrameWord)> {
         let mut steps = u32::MAX;
         loop {

@@ -40,9 +40,9 @@ const COMPONENT_PARTS: [KernelKind; 2] = [CAPTBL_ROOT, Space::KIND];
 pub enum Reference {
     /// A reference to the block around this frame, which is this.
     To(FrameRef, Wanted),
-    /// It also is one to the object it is in.
+    /// The reference is also one to the object that it is in.
     Own,
-    /// Somebody is changing this entry: this node, or `None` if it does not say who.
+    /// The entry is being changed by this node, or by a node that the entry does not name (`None`).
     Changing(Option<NodeId>),
     /// The word of an entry that nobody writes.
     Odd(u64),
@@ -278,7 +278,7 @@ impl<const N: usize> Tally<N> {
         self.len == N
     }
 
-    /// Counts `n` references to the block around `frame`, if that is one of these.
+    /// Counts `n` references to the block around `frame`, if the list has that block.
     pub fn count(&mut self, frame: FrameRef, n: u32) {
         let at = self.list[..self.len].partition_point(|c| c.head <= frame);
         if let Some(c) = at.checked_sub(1).and_then(|at| self.list.get_mut(at))

@@ -43,8 +43,8 @@ impl Cursor {
     /// Before the first frame.
     pub const START: Cursor = Cursor { pool: 0, index: 0 };
 
-    /// The next block that somebody uses or changes; blocks that nobody uses are passed over. Each
-    /// record looked at takes one of `steps`.
+    /// The next block that is used or being changed; unused blocks are passed over. Each record that is read
+    /// takes one of `steps`.
     pub fn next(&mut self, node: &Node, steps: &mut u32) -> Next {
         let used = |word: &FrameWord| {
             !matches!(

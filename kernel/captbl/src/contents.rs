@@ -56,13 +56,13 @@ impl GuardRef {
 /// A capability: what is written into a slot, and read from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Contents {
-    /// What it refers to.
+    /// The type of the capability.
     pub ty: CapType,
-    /// What it permits.
+    /// The operations that the capability permits.
     pub rights: Rights,
     /// The object's frame, if there is one.
     pub object: Option<WeakRef>,
-    /// What it depends on, if on anything.
+    /// The guard of the capability, if it has one.
     pub guard: Option<GuardRef>,
     /// More, by type.
     pub payload: [u64; 3],

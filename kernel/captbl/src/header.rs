@@ -34,9 +34,9 @@ pub enum SlotHeader {
     Reserved(Owner),
     /// Holds a capability.
     Active {
-        /// What it refers to.
+        /// The type of the capability.
         ty: CapType,
-        /// What it permits.
+        /// The operations that the capability permits.
         rights: Rights,
     },
     /// Being emptied.

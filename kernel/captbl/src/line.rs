@@ -22,7 +22,7 @@ pub trait Line {
     /// What is there.
     fn replace(&self, old: u64, new: u64) -> Result<u64, u64>;
 
-    /// The stamp, from this node's view: for who has just taken the slot by
+    /// The stamp, from this node's view: for a caller that has just taken the slot by
     /// [`replace`](Line::replace), which leaves no stale copy.
     fn stamp(&self) -> u64;
 

@@ -60,7 +60,7 @@ impl Span {
         Span::new(first, count, limit)
     }
 
-    /// Whether a number is one of them.
+    /// Whether the range contains a number.
     pub const fn contains(self, number: u64) -> bool {
         number >= self.first && number - self.first < self.count
     }

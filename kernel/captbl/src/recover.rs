@@ -23,8 +23,8 @@ use crate::table::{STAMP, Table, entry_address};
 use dyad_shm::protocol::Services;
 
 impl<M: GlobalMem + ?Sized> Table<'_, M> {
-    /// Empties a slot in the name of the node that died while it was filling or emptying it.
-    /// `false`: it was not changing the slot any more, or somebody else has recovered it.
+    /// Empties a slot in the name of the node that died while it was filling or emptying it. `false`: the node
+    /// was not changing the slot any more, or another node has recovered the slot.
     ///
     /// The recoverer takes the slot over and then empties it as its own, with an intent of its
     /// own: if it dies too, its recoverer goes on from there.
@@ -69,9 +69,9 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
         }
     }
 
-    /// Empties an entry of a root in the name of the node that died while it was taking a leaf
-    /// out. `false`: it was not doing so any more, or somebody else has recovered it. References
-    /// are not changed: leaf and root are to be counted, whatever the answer.
+    /// Empties an entry of a root in the name of the node that died while it was taking a leaf out. `false`:
+    /// the node was not changing the entry any more, or another node has recovered it. References are not
+    /// changed: the caller counts those of leaf and root in both cases.
     ///
     /// # Errors
     ///

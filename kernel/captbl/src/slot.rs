@@ -50,7 +50,7 @@ impl SlotPlace {
         self.leaf
     }
 
-    /// Where it is.
+    /// The address of the slot.
     #[inline]
     pub const fn address(self) -> PhysAddr {
         let leaf = self.leaf.frame.address();
@@ -73,7 +73,7 @@ impl SlotPlace {
 pub struct Narrowed {
     /// The most it may permit.
     pub rights: Rights,
-    /// What it depends on, if its source depends on nothing.
+    /// The guard of the copy, if its source has none.
     pub guard: Option<GuardRef>,
 }
 
@@ -139,7 +139,7 @@ fn fill(
     } else {
         return Err(Refused::Occupied);
     }
-    // Only a node that thinks this one dead changes a slot that this one has reserved.
+    // Only a recovering node changes a slot that this node has reserved.
     let lost = |_| Refused::Lost;
     if !lacks!("slot::fill::stamp") && !early.unwrap_or_else(quiet) {
         change(line, reserved, plain::FREE).map_err(lost)?;

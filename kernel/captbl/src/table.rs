@@ -42,9 +42,9 @@ impl<M: ?Sized> Copy for Table<'_, M> {}
 pub struct Found {
     /// Where.
     pub slot: PhysAddr,
-    /// What it refers to.
+    /// The type of the capability.
     pub ty: CapType,
-    /// What it permits.
+    /// The operations that the capability permits.
     pub rights: Rights,
 }
 
@@ -79,9 +79,9 @@ impl Found {
 pub struct Slot {
     /// Its state.
     pub header: SlotHeader,
-    /// When it was last given up.
+    /// The epoch at which the slot was last emptied.
     pub stamp: Epoch,
-    /// What it holds, if it is ACTIVE.
+    /// The contents of the slot, if it is ACTIVE.
     pub contents: Option<Contents>,
 }
 

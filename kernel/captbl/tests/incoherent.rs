@@ -130,7 +130,7 @@ struct Rounds<'m> {
     book: Mutex<Book>,
     /// Everybody goes through a round as soon as a stamp has been taken.
     eager: bool,
-    /// Nobody waits for anybody.
+    /// Every stamp counts as quiesced.
     quiet: bool,
 }
 

@@ -297,7 +297,7 @@ fn mutant_cons_without_a_look_at_the_stamp() {
     without!("edge::link::stamp", explore_other(Lacks::Nothing));
 }
 
-/// A leaf that was something else before is zeroed and hung in while somebody looks.
+/// A leaf whose frame was something else before is zeroed and linked while another thread looks it up.
 fn new_leaf(lacks: Lacks) {
     let header = place(LEAF, 1).address();
     let before = SlotHeader::Active {

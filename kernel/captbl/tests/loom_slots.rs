@@ -47,7 +47,8 @@ fn memory(lacks: Lacks, slot: [u64; 8]) -> Arc<LoomMem> {
     Arc::new(mem)
 }
 
-/// What a system call does: finds a capability and reads it. It is one that somebody wrote.
+/// Does what a system call does: finds a capability and reads it. The capability is one that a thread has
+/// written.
 fn look(m: &LoomMem) -> Option<u32> {
     let t = table(m, 1);
     let found: Found = t.found(at().address()).ok()?;
@@ -76,7 +77,7 @@ fn empty(m: &LoomMem, node: u64) -> Result<Epoch, Refused> {
     table(m, node).slot_deactivate(at(), None, &Loud)
 }
 
-/// I4: a slot is filled while somebody looks at it.
+/// I4: a slot is filled while another thread looks at it.
 fn fill_and_look(lacks: Lacks) {
     let mem = memory(lacks, words(None));
     let (seen, filled) = race(&mem, look, |m| fill(m, 0, 7));

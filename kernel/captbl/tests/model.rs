@@ -100,7 +100,7 @@ fn op() -> impl Strategy<Value = Op> {
 struct Cap {
     ty: CapType,
     rights: BTreeSet<u32>,
-    /// What it refers to, one by one; `None`: types without parts.
+    /// The parts that the capability is for, one by one; `None`: types without parts.
     parts: Option<BTreeSet<u64>>,
     guard: Option<(u64, u64)>,
     /// The one it was copied from.

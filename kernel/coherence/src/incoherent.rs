@@ -39,7 +39,7 @@ pub use cpu::Instruction;
 /// Why this machine cannot run with incoherent caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsupported {
-    /// It has no instruction that flushes a line.
+    /// The machine has no instruction that flushes a line.
     NoFlush,
     /// Its lines have this many bytes, not [`LINE_BYTES`].
     LineBytes(u64),

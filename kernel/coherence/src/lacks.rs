@@ -57,7 +57,7 @@ mod host {
     #[derive(Clone, Copy, Debug)]
     pub struct Lacking(Option<(&'static str, &'static str)>);
 
-    /// What this thread does without.
+    /// The steps that this thread leaves out.
     pub fn here() -> Lacking {
         Lacking(WITHOUT.get())
     }

@@ -45,7 +45,7 @@ pub struct Site<K> {
     /// The line in it.
     pub line: u32,
     column: u32,
-    /// What is done there.
+    /// The kind of access.
     pub kind: K,
 }
 
@@ -74,7 +74,7 @@ impl<K: Kind> Site<K> {
         Some(std::format!("{}/{}{nth}", K::CLASS, parts.join("::")))
     }
 
-    /// Whether it has this name within its class. For `?` prints its name.
+    /// Whether the site has this name within its class. For `?` prints the name of the site.
     fn is_named(&self, wanted: &str) -> bool {
         let name = self.name();
         if wanted == "?" {
@@ -89,7 +89,8 @@ impl<K: Kind> Site<K> {
     }
 }
 
-/// The function around a place, what it calls there, and the how manieth such call of it that is.
+/// The function around a place in the source, the name of the function that is called there, and the number of
+/// this call among the calls of that name in the function.
 fn enclosing(source: &str, line: u32, column: u32) -> Option<(&str, &str, usize)> {
     let lines: Vec<_> = source.lines().take(line as usize).collect();
     let (last, before) = lines.split_last()?;

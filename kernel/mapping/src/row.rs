@@ -59,7 +59,7 @@ pub trait Entry {
     ///
     /// # Errors
     ///
-    /// Another node thinks this one dead, and has changed the entry.
+    /// Another node recovers this one, and has changed the entry.
     fn empty(&self, stamp: Epoch) -> Result<(), MapError>;
 
     /// Notes that the table has been changed.
@@ -165,7 +165,7 @@ fn enter(entry: &impl Entry, epochs: &impl EpochSource) -> Result<(), NotMapped>
 ///
 /// # Errors
 ///
-/// Why not; nothing has changed. [`Refused::Lost`]: another node thinks this one dead, and repairs the entry.
+/// Why not; nothing has changed. [`Refused::Lost`]: another node recovers this one, and repairs the entry.
 #[inline(always)]
 pub fn unmap(
     entry: &impl Entry,
@@ -189,9 +189,9 @@ pub fn unmap(
 pub enum NotUnmapped {
     /// It is being recovered.
     Refused(Refused),
-    /// It is not that page any more.
+    /// The entry does not map that page any more.
     Changed(MapError),
-    /// Another node thinks this one dead, and repairs the entry.
+    /// Another node recovers this one, and repairs the entry.
     Lost,
 }
 
@@ -213,7 +213,7 @@ fn take_out(
         true => Epoch::ZERO,
         false => services.now(),
     };
-    // A node that thinks this one dead counts references anew.
+    // A node that recovers this one counts references anew.
     entry.empty(stamp).map_err(|_| NotUnmapped::Lost)?;
     entry.unpin_frame();
     entry.unpin_table();

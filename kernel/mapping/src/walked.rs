@@ -33,7 +33,7 @@ pub struct Walked<'a, 'm, M: GlobalMem + ?Sized, A> {
     pub place: &'a Place,
     /// The table of the entry: its word as it is, and what that says.
     pub table: (u64, WeakRef),
-    /// What it must be.
+    /// The kind that the table must have.
     pub table_kind: KernelKind,
     /// The page.
     pub leaf: Leaf,

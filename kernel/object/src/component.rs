@@ -103,7 +103,7 @@ pub struct Entry {
     pub component: WeakRef,
     /// Its entry point.
     pub address: u64,
-    /// What it is told about which capability was used.
+    /// The badge of the capability that was used.
     pub badge: u64,
 }
 

@@ -170,14 +170,14 @@ pub enum Vouched {
     Working(Vouching),
     /// No thread on its lists is in doubt.
     All,
-    /// Somebody is just taking a thread off.
+    /// Another CPU is taking a thread off.
     Busy,
     /// There is no end to its lists.
     Endless,
 }
 
-/// Changes the event word of a thread that says it is on a list; returns what it was, 0 if it does not
-/// say so.
+/// Changes the event word of a thread whose word says that the thread is on a list. Returns the old word, or 0
+/// if the thread is on no list.
 fn change_event(node: &Node, t: &Thread, change: impl Fn(u64) -> u64) -> u64 {
     for _ in 0..TRIES {
         let now = node.words.read(&t.event);
@@ -432,7 +432,7 @@ impl Line {
         self.take_waiter(node)
     }
 
-    /// Sets bits, before anything that comes later: somebody who waits is to be looked for now.
+    /// Sets bits, before all later accesses. The caller then looks for a waiter.
     pub fn set(&self, node: &Node, bits: u64) {
         node.words.set_bits(&self.bits, bits);
         sleep::post(&SleepWords(node.words));

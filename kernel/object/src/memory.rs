@@ -371,7 +371,7 @@ impl CoherentWords {
 pub struct CoherentWord {
     /// What may be done with it.
     pub words: CoherentWords,
-    /// Where it is.
+    /// The word.
     pub at: &'static AtomicU64,
 }
 
@@ -402,7 +402,7 @@ impl Word for CoherentWord {
 pub struct CoherentRecord {
     /// What may be done with its words.
     pub words: CoherentWords,
-    /// Where it is.
+    /// The record of the frame.
     pub at: &'static FrameEntry,
 }
 

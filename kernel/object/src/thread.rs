@@ -63,7 +63,7 @@ pub enum State {
     Stopped = 5,
     /// Its frame is being given up: it is nothing else any more.
     Gone = 6,
-    /// A CPU of its node configures or resumes it, or looks at its registers.
+    /// A CPU of the node configures or resumes the thread, or accesses its registers.
     Changing = 7,
     /// It was ready or blocked at its node, which has died. A recoverer has taken it.
     Orphaned = 8,
@@ -121,7 +121,7 @@ impl Owner {
         }
     }
 
-    /// The same thread in another state of the same owner.
+    /// The owner word of the same thread and owner, with another state.
     #[must_use]
     pub const fn with(self, state: State) -> Owner {
         Owner { state, ..self }
@@ -164,7 +164,7 @@ impl Owner {
         (word ^ wanted.bits()) << HANDS == 0
     }
 
-    /// Whether this node, in this incarnation, owns it.
+    /// Whether this node, in this incarnation, owns the thread.
     pub fn is(&self, node: NodeId, incarnation: u32) -> bool {
         self.node == node && self.incarnation == incarnation & FIELD
     }
@@ -177,7 +177,7 @@ shared_struct! {
     pub struct Frame {
         /// The component that invoked: a weak reference.
         pub component: AtomicU64,
-        /// Where it goes on.
+        /// The address at which the caller continues.
         pub pc: AtomicU64,
         /// Its stack pointer.
         pub sp: AtomicU64,
@@ -310,7 +310,7 @@ shared_struct! {
         pub saved: RegArea,
         /// Floating-point state, by ISA; or, in the area of either ISA, that of a side that waits.
         pub fp: [FpArea; dyad_abi::ident::ISA_COUNT],
-        /// The same at a fault that a handler deals with, if its frame says so.
+        /// Floating-point registers at a fault that a handler deals with, if the frame of the fault says so.
         pub saved_fp: FpArea,
     }
 }
@@ -320,7 +320,7 @@ const _: () = assert!(size_of::<Thread>() as u64 == PAGE_SIZE);
 /// Bytes of a thread's words, but for those of event lists, its stack of invocations and its registers.
 const HEAD_BYTES: u64 = core::mem::offset_of!(Thread, reserved) as u64;
 
-/// The words of event lists share their line with nothing that is stored to.
+/// The words of event lists have a cache line of their own, to which no other field that is stored to belongs.
 const _: () = {
     use core::mem::offset_of;
     let line = LINE_BYTES as usize;
@@ -494,14 +494,16 @@ impl Thread {
         self.started[isa.index()].store(what, Ordering::Relaxed);
     }
 
-    /// When the owner of this thread first asked that it stop on its return from its outermost invocation: fused
-    /// time, rounded down to 2^16 ns. `None`: no such request is pending. For who owns the thread.
+    /// When the owner of this thread first asked that it stop on its return from its outermost invocation:
+    /// fused time, rounded down to 2^16 ns. `None`: no such request is pending. Only the owner of the thread
+    /// may call this.
     pub fn stop_asked(&self) -> Option<u64> {
         let what = self.frames[0].info.load(Ordering::Relaxed);
         (what & info::STOP != 0).then_some(what >> info::ASKED_SHIFT << info::ASKED_SHIFT)
     }
 
-    /// Notes such a request. For who owns the thread, which is within an invocation.
+    /// Notes a request to stop. Only the owner of the thread may call this, and the thread is within an
+    /// invocation.
     pub fn ask_stop(&self, now: u64) {
         let what = self.without_stop();
         let asked = now >> info::ASKED_SHIFT << info::ASKED_SHIFT;
@@ -510,7 +512,7 @@ impl Thread {
             .store(what | info::STOP | asked, Ordering::Relaxed);
     }
 
-    /// Withdraws such a request. For who owns the thread.
+    /// Withdraws a request to stop. Only the owner of the thread may call this.
     pub fn withdraw_stop(&self) {
         self.frames[0]
             .info
@@ -552,7 +554,7 @@ pub mod begun {
     pub const NOT: u64 = 0;
     /// Its registers.
     pub const HERE: u64 = 1;
-    /// Its registers at the `Migrate` with which it left, in `parked`.
+    /// The registers that the thread had when it left by `Migrate` are in `parked`.
     pub const PARKED: u64 = 2;
     /// They have been lost with a machine: it has to be configured anew.
     pub const LOST: u64 = 3;
@@ -565,8 +567,8 @@ pub mod begun {
 /// As the reason for which a thread is on an event list: it will be on none any more.
 pub const NO_MORE_EVENTS: u64 = u64::MAX;
 
-/// With the reason for which a thread is on an event list: a recoverer doubts that it is on any. Only
-/// there while the word is not 0, so whoever takes the thread off a list ends the doubt by that.
+/// With the reason for which a thread is on an event list: a recoverer doubts that it is on any. The bit is
+/// only set while the word is not 0, so taking the thread off its list also ends the doubt.
 pub const DOUBTED: u64 = 1 << 32;
 
 /// Copies an area.

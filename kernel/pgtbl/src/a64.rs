@@ -184,7 +184,7 @@ const _: () = {
     assert!(Perms::WRITE.bits() == 1 << 1 && Perms::EXECUTE.bits() == 1 << 2);
 };
 
-/// Whether a valid word that leads to no table is what [`encode_leaf`] makes of something.
+/// Whether [`encode_leaf`] can have made a valid word that leads to no table.
 #[inline]
 fn is_leaf(raw: u64, level: Level) -> bool {
     let known = ADDRESS

@@ -47,7 +47,7 @@ pub const fn is_canonical(va: u64) -> bool {
     va < USER_END || va >= USER_END.wrapping_neg()
 }
 
-/// The accessor functions for one page table, usable from any node, whatever its ISA.
+/// Accessor functions for one page table, usable from any node, whatever its ISA.
 ///
 /// Nothing here flushes a TLB. All operations take a bounded number of steps, whatever the tables
 /// hold. Tables must not be freed while somebody works on them.
@@ -79,9 +79,9 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         }
     }
 
-    /// The same driver for machines with incoherent caches: leaves that it writes have accessed
-    /// and dirty set, so that no hardware writes to their entries. [`harvest`](Self::harvest)
-    /// clears nothing: it reports every page as accessed, and dirty if it has ever been writable.
+    /// A copy of the driver for machines with incoherent caches. Leaves that it writes have accessed and dirty
+    /// set, so that no hardware writes to their entries. [`harvest`](Self::harvest) clears nothing: it reports
+    /// every page as accessed, and dirty if it has ever been writable.
     #[must_use]
     pub fn preset(self) -> Self {
         RemoteCpu {
@@ -90,7 +90,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         }
     }
 
-    /// Whether it is a [`preset`](Self::preset) one.
+    /// Whether the driver is a [`preset`](Self::preset) one.
     #[inline]
     pub(crate) fn is_preset(&self) -> bool {
         self.preset
@@ -281,7 +281,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         let leaf = self.close(&place, &leaf, node)?;
         log(place.table(), &leaf);
         self.mem.fence();
-        // Only a node that thinks this one dead finishes its work.
+        // Only a recovering node can have finished this unmapping.
         self.empty(&place, node, epoch())?;
         Ok((leaf, place.level))
     }

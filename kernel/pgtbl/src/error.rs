@@ -59,7 +59,7 @@ pub enum MapError {
     /// map: unmapped at this epoch, but old translations may still be in TLBs; try again after a
     /// round.
     NotQuiesced(Epoch),
-    /// Somebody else has changed the entry at the same time; look again.
+    /// The entry was changed at the same time; look again.
     Contended,
     /// map: no frame for a table.
     NoMemory,

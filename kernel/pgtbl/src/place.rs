@@ -214,9 +214,8 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
         }
     }
 
-    /// Whether the table that the entry is in still is where it was found. Asked after a fence
-    /// behind the table's pin: whoever takes a table out first closes the entry above and then looks
-    /// for pins.
+    /// Whether the table of the entry still hangs where it was found. The caller has pinned the table and
+    /// executed a fence: a CPU that unlinks a table first closes the entry above, and then looks for pins.
     #[inline]
     pub fn is_linked(&self, place: &Place) -> bool {
         place.above.is_none_or(|above| {

@@ -90,7 +90,7 @@ impl Leaf {
         }
     }
 
-    /// The same with accessed and dirty preset: its entry will not be written by hardware.
+    /// A copy of the leaf with accessed and dirty preset: its entry will not be written by hardware.
     #[must_use]
     pub const fn preset(self) -> Leaf {
         Leaf {
@@ -163,7 +163,7 @@ pub enum Pte {
     Parked {
         /// The frame.
         pa: PhysAddr,
-        /// What it allowed, and will allow again.
+        /// The permissions that the page had, and will have again.
         perms: Perms,
     },
     /// Leads to a table of the next lower level.

@@ -151,7 +151,7 @@ pub(crate) const fn keep_used(word: u64, raw: u64) -> u64 {
     word | raw & (ACCESSED | DIRTY)
 }
 
-/// Whether a present word that leads to no table is what [`encode_leaf`] makes of something.
+/// Whether [`encode_leaf`] can have made a present word that leads to no table.
 #[inline]
 fn is_leaf(raw: u64, level: Level) -> bool {
     let known = ADDRESS

@@ -76,7 +76,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What is where, by level and start address.
+/// Translations, by level and start address.
 #[derive(Default)]
 struct Model {
     leaves: BTreeMap<(Level, u64), Leaf>,
@@ -255,7 +255,7 @@ fn run<M: GlobalMem>(isa: Isa, ops: &[Op], nodes: &[M]) -> Result<(), TestCaseEr
 
 /// Operations of a sequence, at most.
 const MOST: usize = if cfg!(miri) { 15 } else { 60 };
-/// The same if caches are simulated.
+/// Most operations of a sequence if caches are simulated.
 const MOST_CACHED: usize = if cfg!(miri) { 4 } else { 40 };
 
 proptest! {

@@ -45,9 +45,9 @@ impl core::error::Error for Error {}
 pub struct NotQuiesced {
     /// The node.
     pub node: NodeId,
-    /// What it has published.
+    /// The epoch and the awake CPUs that the node has published.
     pub published: Publication,
-    /// What it has to exceed.
+    /// The epoch that the node has to exceed.
     pub stamp: Epoch,
 }
 

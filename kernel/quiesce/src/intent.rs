@@ -56,7 +56,7 @@ impl<M: GlobalMem> CpuIntents<'_, M> {
         self.line
     }
 
-    /// What is recorded. Only meaningful once the CPU is gone.
+    /// The record. It has a meaning only once the CPU is gone.
     pub fn read(&self) -> Option<IntentRecord> {
         self.mem.invalidate(self.line, LINE_BYTES);
         let mut words = [self.mem.load(self.line, Ordering::Acquire); IntentRecord::WORDS];

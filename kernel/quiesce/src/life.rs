@@ -91,9 +91,8 @@ impl<M: GlobalMem> Quiescence<'_, M> {
         self.move_on(node, &[NodeState::Suspect], NodeState::Live)
     }
 
-    /// Declares a node dead. Only for whoever knows that its machine does not run any more, as the
-    /// launcher does once it has reaped it: a node that goes on running would go on using what
-    /// others reuse.
+    /// Declares a node dead. The caller must know that the machine has ended, as the launcher does once it has
+    /// reaped the process: a node that still runs would keep using what others reuse.
     pub fn die(&self, node: NodeId) -> Result<(), Error> {
         let alive = [NodeState::Joining, NodeState::Live, NodeState::Suspect];
         self.move_on(node, &alive, NodeState::Dead)

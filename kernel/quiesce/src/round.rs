@@ -135,9 +135,9 @@ impl Round {
         }
     }
 
-    /// Drives the node's round by at most `steps` steps, and what the last of them costs more
-    /// ([`NodeHardware::steps`]); begins one if none is going on. Each step takes constant time. A CPU that was about to sleep with
-    /// [`idle_step`](Round::idle_step) has to start over.
+    /// Drives the node's round by at most `steps` steps; the last one may cost more than one
+    /// ([`NodeHardware::steps`]). Begins a round if none is under way. Each step takes constant time. A CPU
+    /// that was about to sleep with [`idle_step`](Round::idle_step) has to start over.
     pub fn flush_step<M: GlobalMem>(
         &mut self,
         q: &Quiescence<'_, M>,

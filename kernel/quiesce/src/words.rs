@@ -44,7 +44,7 @@ impl Publication {
         Publication(epoch.get() << Publication::EPOCH_SHIFT | Publication::bit(cpu))
     }
 
-    /// The same with other CPUs awake as well.
+    /// A copy of the word in which other CPUs are awake as well.
     pub(crate) const fn with_awake(self, cpus: u8) -> Publication {
         Publication(self.0 | cpus as u64)
     }

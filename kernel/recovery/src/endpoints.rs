@@ -21,8 +21,8 @@ use dyad_object::endpoint::{Endpoints, LINES, Line, Vouched, Vouching, waiting};
 use dyad_object::thread::{State, Thread};
 use dyad_object::{find, reference};
 
-/// How often somebody is found at a list before it is left as it is: a machine that is stopped while
-/// it takes a thread off must not hold recovery up.
+/// How often a list is found in use before it is left as it is: a machine that is stopped while it takes a
+/// thread off must not hold recovery up.
 const TRIES: u32 = 10_000;
 
 /// What is done to the endpoints of a frame, in this order, and the line that is next.
@@ -44,9 +44,9 @@ pub struct Walk {
     cursor: Cursor,
     /// Endpoints in the middle of which it is.
     at: Option<(WeakRef, Stage)>,
-    /// How often somebody has been found at a list.
+    /// How often a list has been found in use.
     tries: u32,
-    /// Whether there are lists of which nobody knows who is on them.
+    /// Whether there are lists whose threads are not known.
     pub unsure: bool,
 }
 
@@ -131,8 +131,8 @@ impl Walk {
         })
     }
 
-    /// Ends the doubt about the next few threads on a line's lists. While somebody is at one of them, the
-    /// rest of the budget is used up: there is nothing to do but to wait.
+    /// Ends the doubt about the next few threads on a line's lists. While another CPU takes a thread off a
+    /// list, the rest of the budget is used up, because recovery has to wait.
     fn vouch(
         &mut self,
         cx: &KernelCtx,
@@ -173,8 +173,8 @@ fn is_endpoints(kind: KernelKind) -> bool {
     kind == Endpoints::KIND
 }
 
-/// Takes a waiter off that does not wait: whoever was stopping it has died before. One that waits although
-/// there is something for it is woken: whoever has sent that has died before. `true` if there was a waiter.
+/// Takes a waiter off that does not wait, because the CPU that was stopping it has died. Wakes a waiter that
+/// has something to receive, because the CPU that sent it has died. `true` if there was a waiter.
 fn waiter<P: Platform>(cx: &KernelCtx, line: &'static Line) -> bool {
     let word = cx.words().read(&line.waiter);
     let Some(frame) = waiting(word) else {

@@ -155,7 +155,7 @@ impl Trio {
         self.drain();
     }
 
-    /// Everybody who lives takes messages.
+    /// All live nodes take their messages.
     pub fn drain(&self) {
         for (which, m) in self.machines.iter().enumerate() {
             if self.state(which).state == NodeState::Live {

@@ -156,7 +156,7 @@ enum Phase {
         from: usize,
         sure: bool,
     },
-    /// `sure`: there was a round, and it is known who is on lists.
+    /// `sure`: there was a round, so the threads on lists are known.
     Lost {
         walk: Walk,
         sure: bool,
@@ -178,7 +178,7 @@ pub struct Recovery {
     tally: Tally<BLOCKS>,
     /// What the last row of each CPU was about, and whether it lies in the supply of a space.
     last: [Option<(WeakRef, bool)>; MAX_CPUS],
-    /// The same for the other frame, of a CPU that was replacing one by another.
+    /// The second frame of the last row of each CPU, if the row was replacing one frame by another.
     replaced: [Option<(WeakRef, bool)>; MAX_CPUS],
     /// Threads that the dead node may have been waking.
     half_woken: half_woken::HalfWoken,

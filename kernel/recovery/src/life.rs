@@ -144,8 +144,8 @@ impl Life {
         self.recovery.lock().is_some()
     }
 
-    /// Compares the node table with what this node knew: who is silent, who has come, who is gone. Skipped
-    /// if another CPU is at it; it looks at the same words.
+    /// Compares the node table with what this node knew: which nodes are silent, which have joined, which are
+    /// gone. Skipped if another CPU of the node does it: that CPU reads the same words.
     fn watch<P: Platform>(&self, cx: &KernelCtx) {
         let Some(mut watch) = self.watch.try_lock() else {
             return;

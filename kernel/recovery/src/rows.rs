@@ -190,8 +190,8 @@ fn page_entry(cx: &KernelCtx, dead: Owner, record: &IntentRecord, d: &Driver, le
     let _ = d.empty(&place, dead.node, stamp);
 }
 
-/// A root of an address space. The word does not say who has closed it: not a live CPU, if none is
-/// in a row about it.
+/// Repairs a root of an address space. The word does not name the node that has closed it: it is not a live
+/// CPU, if no live CPU is in a row about the root.
 fn root_word(cx: &KernelCtx, record: &IntentRecord) {
     let Some(word) = cx
         .node

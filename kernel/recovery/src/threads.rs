@@ -78,20 +78,20 @@ impl Handed {
     }
 }
 
-/// What is to become of a thread.
+/// What recovery does with a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// It returns from the invocation in this entry of its stack.
     Returns { at: u64, to: NodeId },
     /// Its crossing call from this depth is lost.
     Lost { depth: u64, to: NodeId },
-    /// It returns from `Migrate`, or from `Jump`.
+    /// The thread returns from `Migrate` or `Jump` with an error.
     StaysBehind { to: NodeId },
-    /// It goes on.
+    /// The thread continues on another node.
     Moves { to: NodeId },
     /// It is stopped; its registers are in its frame.
     Stops,
-    /// It is stopped; its registers are lost.
+    /// The thread is stopped; its registers are lost.
     Ends,
 }
 

@@ -64,7 +64,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         }
     }
 
-    /// The same, if the block still has this size: for callers to whom no larger one belongs.
+    /// Merges a block that still has this size. It is for callers that own no larger block.
     ///
     /// # Errors
     ///

@@ -102,8 +102,8 @@ pub const fn stamp(w1: u64) -> Epoch {
     StampWord::from_bits(w1).epoch
 }
 
-/// The second word of a frame that is given up now; `None` if the word has that stamp already, or a later one. Stamps only
-/// grow, and who has executed the frame stays noted.
+/// The second word of a frame that is given up now; `None` if the word has that stamp already, or a later one.
+/// Stamps only grow, and the bits of the nodes that have executed the frame stay set.
 #[inline]
 pub const fn stamped(w1: u64, now: Epoch) -> Option<u64> {
     let was = StampWord::from_bits(w1);

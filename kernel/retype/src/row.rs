@@ -131,7 +131,7 @@ pub fn unpin(word: &impl Word) -> bool {
 /// Replaces the word of a frame that this node holds in RETYPING.
 #[inline(always)]
 pub(crate) fn publish(record: &impl Record, owned: u64, new: u64) -> Result<(), Refused> {
-    // Only a node that thinks this one dead has changed it meanwhile.
+    // Only a recovering node can have changed the word in between.
     record
         .w0()
         .replace(owned, new)
@@ -139,7 +139,7 @@ pub(crate) fn publish(record: &impl Record, owned: u64, new: u64) -> Result<(), 
         .map_err(|_| Refused::Lost)
 }
 
-/// Makes the stamp of a frame at least `epoch`, and keeps who has executed the frame.
+/// Makes the stamp of a frame at least `epoch`, and keeps the bits of the nodes that have executed the frame.
 #[inline(always)]
 pub(crate) fn stamp(record: &impl Record, epoch: Epoch) -> Result<(), Refused> {
     let (w1, raw) = (record.w1(), record.w1().load());
@@ -152,7 +152,7 @@ pub(crate) fn stamp(record: &impl Record, epoch: Epoch) -> Result<(), Refused> {
     }
 }
 
-/// Somebody has noted meanwhile that a node has executed the frame.
+/// Another node has noted meanwhile that it has executed the frame.
 #[cold]
 fn stamp_again(w1: impl Word, mut raw: u64, epoch: Epoch) -> Result<(), Refused> {
     for _ in 1..TRIES {

@@ -32,7 +32,7 @@ impl PoolTables {
         }
     }
 
-    /// The same and a pool of `frames` frames whose records start at `records`.
+    /// A copy of the table with one more pool: `frames` frames whose records start at `records`.
     #[must_use]
     pub const fn with(mut self, pool: PoolId, records: PhysAddr, frames: u64) -> PoolTables {
         let frames = if frames < INDEX_LIMIT {
@@ -233,7 +233,7 @@ impl<'m, M: GlobalMem + ?Sized> FrameTable<'m, M> {
         Ok(StampWord::from_bits(self.record_of(frame)?.w1().load()))
     }
 
-    /// Makes the stamp of a frame at least `epoch`, and keeps who has executed it.
+    /// Makes the stamp of a frame at least `epoch`, and keeps the bits of the nodes that have executed it.
     pub(crate) fn stamp(&self, frame: FrameRef, epoch: Epoch) -> Result<(), Refused> {
         row::stamp(&self.record_of(frame)?, epoch)
     }

@@ -169,7 +169,7 @@ fn object_given_up(eager: Eager) {
     reused(&rounds, (&t, &zero));
 }
 
-/// The same for a node that dies in the middle of it, and is recovered.
+/// A node dies in the middle of giving an object up, and is recovered.
 fn object_recovered() {
     let mem = memory();
     let rounds = Rounds::new(&mem, Eager::AtTheStamp);

@@ -55,7 +55,7 @@ fn mutant_given_up_with_references() {
     });
 }
 
-/// M1: the frame is given up and belongs to somebody else while an old capability is used.
+/// M1: the frame is untyped and gets another owner while an old capability is used.
 fn map_and_change_hands(by: By) {
     let mem = memory(&[word(1, USER, 0)]);
     let (pin, _) = race(
@@ -310,7 +310,7 @@ fn mutant_given_up_without_a_stamp() {
     without!("row::give_up::stamp", explore_reuse(false, &[By::FastPath]));
 }
 
-/// Whoever sees that a frame is in use sees its contents.
+/// A thread that sees that a frame is in use also sees its contents.
 fn publish_and_look(lacks: Lacks) {
     let contents = frame(1).address();
     let words = [(w0(1).0, word(1, UNTYPED, 0)), (contents.0, 0)];

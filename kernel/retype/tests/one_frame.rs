@@ -123,7 +123,7 @@ fn what_is_not_quiet_is_refused_and_stays() {
     assert_eq!(log.begun.get(), 0);
 }
 
-/// Somebody else uses the frame and gives it up again between the look at its stamp and the claim.
+/// Another node uses the frame and unmaps it again between the look at its stamp and the claim.
 struct Meanwhile<'m>(&'m HostMem);
 
 impl EpochSource for Meanwhile<'_> {

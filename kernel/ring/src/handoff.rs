@@ -92,7 +92,7 @@ pub fn poll<W: Words + ?Sized>(
     Some(words.load(owner)).filter(|&word| is_here(word))
 }
 
-/// Takes the thread; `false` if somebody else has.
+/// Takes the thread; `false` if another CPU has taken it.
 #[inline(always)]
 #[must_use = "who has not taken it must not run it"]
 pub fn claim<W: Words + ?Sized>(words: &W, owner: W::Word, word: u64, taken: u64) -> bool {
@@ -114,8 +114,8 @@ pub fn stop<W: Words + ?Sized>(
     poll(words, owner, is_here)
 }
 
-/// Hands a thread over, which has put down all that it carries: from now on whoever takes it has it.
-/// `false` if it was not the caller's.
+/// Hands over a thread whose words have been stored: from now on the CPU that takes it owns it. `false` if the
+/// thread was not the caller's.
 #[inline(always)]
 #[must_use = "it may not have been handed over"]
 pub fn hand_over<W: Words + ?Sized>(words: &W, owner: W::Word, mine: u64, handed: u64) -> bool {

@@ -247,7 +247,7 @@ fn mutant_forgets_what_does_not_fit() {
     explore(Some(4), move || deliver(Lacks::Nothing, &[&[5, 6]], parts));
 }
 
-/// Whoever posts without end, every id has its turn.
+/// Every id has its turn, even if another id is posted without end.
 #[test]
 fn ids_have_their_turn_whichever_others_come() {
     loom::model(|| {

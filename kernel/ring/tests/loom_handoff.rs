@@ -62,7 +62,7 @@ fn give(mem: &LoomMem, parts: Parts) -> bool {
     !(parts.awaited)(mem)
 }
 
-/// Takes the thread if it is there. Whoever has it finds what it carries.
+/// Takes the thread if it is there. A CPU that has taken it finds the words that it carries.
 fn take(mem: &LoomMem, parts: Parts, word: Option<u64>) -> bool {
     let took = word.is_some_and(|word| (parts.take)(mem, word));
     if took {

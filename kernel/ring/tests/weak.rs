@@ -56,8 +56,8 @@ fn messages_arrive_whole_and_in_order() {
     assert_eq!(wrong, None);
 }
 
-/// A receiver goes to sleep while a message comes: it notices, or is rung. What was sent is there
-/// for whoever has taken the bit.
+/// A receiver goes to sleep while a message comes: it notices the message, or is rung. A receiver that has
+/// taken the bit finds the message.
 #[test]
 fn nobody_sleeps_through_a_message() {
     const TIMES: u64 = if cfg!(miri) { 4 } else { 5_000 };

@@ -64,7 +64,7 @@ impl Permitted {
         }
     }
 
-    /// Whether it is permitted until the node's next round only.
+    /// Whether the read is permitted until the node's next round only.
     pub const fn until_round(self) -> bool {
         matches!(
             self,
@@ -72,8 +72,7 @@ impl Permitted {
         )
     }
 
-    /// The bits of the word that count: whether references come and go does not matter to those who
-    /// look for the object.
+    /// The bits of the word that count: a lookup of the object does not depend on the number of references.
     pub const fn significant(self) -> u64 {
         match self {
             Permitted::Object => !0 << REFERENCES,

@@ -62,9 +62,9 @@ impl<S: EpochSource + Intents + Log> Services for S {}
 pub struct Parts<'a, E, I, L> {
     /// Time, as reclamation knows it.
     pub epochs: &'a E,
-    /// Where this CPU records what it begins.
+    /// Where this CPU records the row that it begins.
     pub intents: &'a I,
-    /// Where this CPU notes what it has changed.
+    /// Where this CPU notes the lines that it has changed.
     pub log: &'a L,
 }
 

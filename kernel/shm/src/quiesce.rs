@@ -69,7 +69,7 @@ crate::shared_struct! {
 }
 
 crate::shared_struct! {
-    /// What a CPU is in the middle of, for the node that recovers it: the words of an
+    /// The row that a CPU is in the middle of, for the node that recovers it: the words of an
     /// [`IntentRecord`](crate::intent::IntentRecord).
     #[derive(Debug)]
     #[repr(align(64))]

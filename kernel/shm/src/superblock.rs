@@ -70,7 +70,7 @@ pub mod format {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum NodeState {
-    /// Nobody there; may be joined.
+    /// Vacant: a node may join here.
     Vacant = 0,
     /// Joining.
     Joining = 1,
@@ -162,8 +162,8 @@ pub mod control {
         word & 0xff
     }
 
-    /// How many requests to init there have been; a node on which that has changed tells whoever
-    /// has attached to [`ASKED`](dyad_abi::service::ASKED) there.
+    /// How many requests to init there have been. A node on which the number has changed notifies the endpoint
+    /// that is attached to [`ASKED`](dyad_abi::service::ASKED) there.
     pub const fn asked(word: u64) -> u64 {
         word >> 8
     }
@@ -193,8 +193,8 @@ pub mod activity {
     /// The bits that say which of these.
     pub const KIND: u64 = 0xfff;
 
-    /// [`ATTENTIVE`], and looking out for the thread at this address of fused memory (a page), whose owner
-    /// word it looks at by itself: who hands it that thread need not tell it.
+    /// [`ATTENTIVE`], and spinning for the thread at this address of fused memory (a page): the CPU reads the
+    /// thread's owner word, so a CPU that hands the thread over need not tell it.
     pub const fn spinning(thread: u64) -> u64 {
         ATTENTIVE | thread
     }

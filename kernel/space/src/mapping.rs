@@ -47,7 +47,7 @@ pub type Driver = RemoteCpu<'static, Words>;
 /// An address space, as an operation works on it.
 #[derive(Clone, Copy)]
 pub struct SpaceCtx<'c> {
-    /// The CPU that does.
+    /// The context of the CPU that carries the operation out.
     pub cx: &'c KernelCtx,
     /// The space.
     pub space: &'static Space,
@@ -79,7 +79,7 @@ impl From<Refused> for NotMapped {
     }
 }
 
-/// What a refusal of a driver means to whoever asked for the operation.
+/// The error of an operation for which the driver has refused a change.
 pub fn refusal(e: MapError) -> Error {
     match e {
         MapError::Exists(_) | MapError::Conflict(_) => Error::Exists,
@@ -90,7 +90,7 @@ pub fn refusal(e: MapError) -> Error {
     }
 }
 
-/// The same, of a page that was there a moment ago: if it is not any more, somebody else changes it.
+/// The error for a page that was there a moment ago: if the page is gone, another CPU is changing the entry.
 pub fn refusal_of_known(e: MapError) -> Error {
     match e {
         MapError::NotMapped => Error::Again,
@@ -347,9 +347,9 @@ impl SpaceCtx<'_> {
         }
     }
 
-    /// After a row that has pinned a table and comes to nothing: if the table has been taken out
-    /// meanwhile, whoever took it out has found it pinned, and has not given it back. Not for roots,
-    /// which nobody but users takes and gives back.
+    /// Cleans up after a row that has pinned a table and has failed. If the table was unlinked meanwhile, the
+    /// CPU that unlinked it found it pinned and did not give it back, so this function does. Not for roots:
+    /// only users retype those.
     #[cold]
     fn table_may_be_gone(&self, isa: Isa, level: Level, table: FrameRef) {
         if level != Level::L4

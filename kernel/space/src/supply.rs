@@ -213,7 +213,7 @@ impl SpaceCtx<'_> {
         Err(Error::Again)
     }
 
-    /// Hangs a table from the supply in. That somebody else was faster is no error.
+    /// Links a table from the supply. If another CPU has linked one first, that is no error.
     fn add_table<P: Platform>(&self, d: &Driver, place: &Place) -> Result<()> {
         let level = place.level.below().ok_or(Error::Corrupt)?;
         let used = Use::Kernel(table_kind(d.isa(), level));

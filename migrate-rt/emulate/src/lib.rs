@@ -58,7 +58,7 @@ pub enum Event {
     Call {
         /// Where the called function starts.
         target: u64,
-        /// Where it will return to.
+        /// The address to which the function will return.
         back: u64,
     },
     /// A return was executed; the program counter is at its target.
@@ -66,8 +66,7 @@ pub enum Event {
     /// A system call. The program counter is behind it, and registers are those that the kernel
     /// would see; what it does is up to the caller.
     SystemCall,
-    /// An instruction that is an exception. Nothing has changed, the program counter is at the
-    /// instruction.
+    /// The instruction raises an exception. Nothing has changed, and the program counter is at the instruction.
     Trap(Trap),
 }
 
@@ -105,7 +104,7 @@ pub enum Refusal {
     Unsupported {
         /// Its address.
         pc: u64,
-        /// What is asked for.
+        /// The feature that the program asks for.
         feature: Feature,
     },
 }
@@ -190,7 +189,7 @@ pub enum End {
 pub struct Run {
     /// Instructions executed, a system call that ended it included.
     pub steps: u64,
-    /// Why it ended.
+    /// Why the interpretation ended.
     pub end: End,
 }
 

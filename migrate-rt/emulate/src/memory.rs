@@ -29,7 +29,7 @@ pub enum Access {
 pub enum FaultKind {
     /// There is nothing at the address.
     Unmapped,
-    /// What is there may not be accessed in this way.
+    /// Memory is there, but may not be accessed in this way.
     Protection,
     /// The address is not a multiple of what the instruction, or [`Memory`], needs.
     Unaligned,
@@ -73,7 +73,7 @@ impl Width {
     }
 }
 
-/// What an atomic update makes of the old value and an operand.
+/// The operation of an atomic update: how the new value follows from the old value and an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
     /// The operand.

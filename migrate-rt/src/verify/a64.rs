@@ -50,7 +50,7 @@ impl Word {
         self.bits(at, 1) != 0
     }
 
-    /// Bits as a signed number.
+    /// The bits of a field as a signed number.
     fn signed(self, from: u32, count: u32) -> i64 {
         let shift = 64 - count;
         (i64::from(self.bits(from, count)) << shift) >> shift

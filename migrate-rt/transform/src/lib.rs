@@ -49,7 +49,7 @@ pub const BASE: u32 = u32::MAX;
 /// A return address of the source ISA. All addresses of a program's code have 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
-    /// It; 0 if the slot is free.
+    /// The return address; 0 if the slot is free.
     pub ret: u32,
     /// The return address of the same call on the other ISA.
     pub other: u32,
@@ -120,13 +120,13 @@ impl Places {
         }
     }
 
-    /// Where it is looked for first.
+    /// The first place of a return address in the table.
     #[inline(always)]
     const fn first(self, ret: u64) -> usize {
         ((ret as u32).wrapping_mul(0x9e37_79b9) >> (self.shift & 31)) as usize
     }
 
-    /// Where it is if it is not there.
+    /// The second place of a return address in the table.
     #[inline(always)]
     const fn second(self, ret: u64) -> usize {
         ((ret as u32).wrapping_mul(self.factor) >> (self.shift & 31)) as usize

@@ -43,7 +43,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Instructions. Whoever drives the model counts them.
+    /// Instructions. The driver of the model counts them.
     instructions,
     /// Lines of instructions fetched.
     fetches,

@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(heeding.heed(), Disturbance::Line(6));
     }
 
-    /// Whoever could do something before a change and cannot do it after is told: for all words that a
+    /// A CPU that may do something before a change and not after it is told of the change: for all words that a
     /// few requests lead to.
     #[test]
     fn who_loses_something_is_told() {

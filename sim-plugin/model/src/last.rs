@@ -7,9 +7,9 @@ use crate::cache::{Cache, EMPTY};
 use crate::config::CacheShape;
 use crate::memory::LINE_MASK;
 
-/// How often a CPU finds the same lock taken, yielding each time, before it takes it away. Whoever
-/// holds one does so for less than a microsecond of its own time; even on a crowded host it gets
-/// a turn before this many of the others'.
+/// How often a CPU finds the same lock taken, yielding each time, before it takes it away. A CPU holds a lock
+/// for less than a microsecond of its own time; even on a crowded host it runs again before the others have
+/// yielded so many times.
 const PATIENCE: u32 = 1 << 16;
 /// How many of these are spins that do not yield.
 const SPINS: u32 = 64;
@@ -28,14 +28,15 @@ pub struct SharedCache<'a> {
     /// Words from a set to the next: the lock, the ways, padding to lines of the host.
     stride: usize,
     ways: usize,
-    /// What the lock says while this CPU holds it: who, and above that how often it did.
+    /// The value of the lock while this CPU holds it: its number, and above that how often it has held the
+    /// lock.
     ticket: u64,
     patience: u32,
     /// Locks taken away from others.
     stolen: u64,
 }
 
-/// Bits of a ticket that say who.
+/// Bits of a ticket that hold the number of the CPU.
 const WHO_BITS: u32 = 16;
 
 impl<'a> SharedCache<'a> {
@@ -48,7 +49,7 @@ impl<'a> SharedCache<'a> {
         shape.sets() as usize * Self::stride(shape.ways)
     }
 
-    /// The cache in `words`, for a CPU. `who` is different for all CPUs that share it.
+    /// The cache in `words`, for CPU `who`, a number that no other CPU of the cache has.
     ///
     /// # Panics
     ///
@@ -92,7 +93,7 @@ impl<'a> SharedCache<'a> {
     }
 }
 
-/// Takes a lock. Returns whether it had to be taken away from somebody.
+/// Takes a lock. Returns whether the lock had to be taken away from another CPU.
 fn acquire(lock: &AtomicU64, ticket: u64, patience: u32) -> bool {
     let mut tries = 0;
     let mut holder = 0;
@@ -324,7 +325,7 @@ mod tests {
         assert_eq!(cache.stolen(), 1);
     }
 
-    /// Somebody who took long does not free the lock of the one who took it away.
+    /// A CPU that has lost its lock does not free the lock of the CPU that took it away.
     #[test]
     fn a_lock_is_freed_by_its_holder_only() {
         let shape = shape(1, 4);
@@ -336,7 +337,7 @@ mod tests {
         assert_eq!(words[0].load(Ordering::Relaxed), 0xBEEF);
     }
 
-    /// Whoever waits for CPUs that take turns does not lose patience with them.
+    /// A CPU that waits for CPUs that take turns does not take the lock away.
     #[test]
     fn a_lock_that_changes_hands_is_not_taken_away() {
         let shape = shape(1, 4);

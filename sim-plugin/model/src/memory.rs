@@ -30,7 +30,7 @@ pub enum Class {
     Remote,
 }
 
-/// What is known of a fused line.
+/// Where a fused line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Index of its directory word.

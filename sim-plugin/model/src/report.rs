@@ -191,7 +191,8 @@ pub struct ClockReport {
     pub waits: u64,
     /// Timer interrupts.
     pub timers: u64,
-    /// Longest from when an interrupt was due to the end of the block after which it was taken.
+    /// The longest time from the moment at which an interrupt was due to the end of the block after which it
+    /// was taken.
     pub max_late_ps: u64,
     /// Longest from a timer's deadline to the beginning of the block after which its interrupt was
     /// taken. 0: all deadlines were in those blocks, so that none was late by more than its block.

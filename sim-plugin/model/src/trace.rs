@@ -48,7 +48,7 @@ pub enum Event {
         /// How much, in bytes; at least one.
         size: u64,
     },
-    /// It flushed a line.
+    /// The CPU flushed a line.
     Flush {
         /// How.
         kind: FlushKind,

@@ -8,7 +8,7 @@ use super::{Cpu, Kind, LINE, Line, LineAction, PAGE, Probe, name};
 use crate::tlb::Frame;
 use crate::windows::Place;
 
-/// An access, for those who watch.
+/// An access, for observers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watched {
     /// What it does.
@@ -25,8 +25,8 @@ pub struct Watched {
     pub value: u128,
 }
 
-/// Somebody who sees everything that a CPU does to memory, before the model does. Slower: only if asked
-/// for.
+/// An observer that sees everything that a CPU does to memory, before the model does. It makes runs slower, and
+/// is there only on demand.
 pub trait Watcher: Send {
     /// An access.
     fn access(&mut self, access: &Watched);
@@ -43,7 +43,7 @@ pub trait Watcher: Send {
 }
 
 impl Cpu {
-    /// As [`access`](Cpu::access), by an instruction at `at`, for those who watch.
+    /// As [`access`](Cpu::access), by an instruction at `at`, for observers.
     pub fn watched(&mut self, kind: u8, probe: &impl Probe, at: u64) {
         let address = probe.address();
         if self.setup.checks() {

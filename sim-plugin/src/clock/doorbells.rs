@@ -40,7 +40,7 @@ pub struct Doorbells {
 }
 
 impl Doorbells {
-    /// Nobody's, for machines with that many vectors each.
+    /// Doorbells of no node yet, for machines with `vectors` vectors each.
     pub fn new(vectors: usize) -> Doorbells {
         Doorbells {
             vectors,
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// Node 0's only vector, and somebody who may take its rings.
+    /// Node 0's only vector, and a receiver of its rings.
     fn one() -> (Doorbells, OwnedFd) {
         let doorbells = Doorbells::new(1);
         let fd = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
@@ -207,7 +207,7 @@ mod tests {
         });
     }
 
-    /// It is rung after it has come again, by who has not heard of that.
+    /// A machine that has been restarted is rung by a machine that has not heard of the restart.
     #[test]
     fn rings_that_come_before_the_descriptor_are_made_up_for() {
         let (doorbells, _old) = one();

@@ -19,11 +19,11 @@ const LONGEST: u64 = LIMIT / 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Phase {
-    /// It has executed nothing.
+    /// The CPU has executed nothing yet.
     New = 0,
-    /// It executes, or sleeps.
+    /// The CPU executes, or sleeps.
     Alive = 1,
-    /// What it still executes counts no more.
+    /// The machine ends: what the CPU still executes does not count.
     Ended = 2,
 }
 

@@ -13,7 +13,7 @@ use rustix::thread::futex;
 
 use super::doorbells::Doorbells;
 
-/// How often somebody who waits turns at once, before it lets others run.
+/// How often a waiting CPU spins before it lets other threads run.
 const SPIN: u32 = 64;
 /// How often it lets others run, before it sleeps.
 const YIELD: u32 = 4096;
@@ -40,7 +40,7 @@ pub fn pause(turn: u32) -> bool {
 pub struct Process {
     doorbells: Arc<Doorbells>,
     cpus: usize,
-    /// By CPU of the system: what those who wait sleep in front of; shared with other processes.
+    /// By CPU of the system: the words on which waiting CPUs sleep; shared with other processes.
     gates: &'static [AtomicU32],
     start: Instant,
 }

@@ -296,7 +296,7 @@ impl Instruction<'_> {
         unsafe { qemu_plugin_insn_vaddr(self.raw) }
     }
 
-    /// Where it is in this process; `None` if it is not in memory.
+    /// The address of the instruction in this process; `None` if it is not in memory.
     pub fn host_address(&self) -> Option<u64> {
         // SAFETY: 1. As above.
         let at = unsafe { qemu_plugin_insn_haddr(self.raw) };

@@ -80,7 +80,7 @@ pub struct Comp {
     pub leaf: Cap<Captbl>,
     /// Its address space.
     pub space: Cap<Space>,
-    /// It.
+    /// The component.
     pub component: Cap<Component>,
     /// Its endpoints.
     pub endpoints: Cap<Receive>,

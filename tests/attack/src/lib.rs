@@ -61,7 +61,7 @@ macro_rules! attacks {
     };
 }
 
-/// The same four attacks for types: rights, versions, guards, arguments.
+/// An attack for each of the types named: on rights, versions, guards or arguments.
 macro_rules! of_types {
     ($suffix:literal, $holds:literal, $must_not:literal, $seen:literal, $($name:literal $ty:literal),+) => {
         &[$(Attack {
@@ -407,7 +407,7 @@ const ALL: [Attack; COUNT] = {
     all
 };
 
-/// All of them.
+/// All attacks.
 pub const ATTACKS: &[Attack] = &ALL;
 
 #[cfg(test)]

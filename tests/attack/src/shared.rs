@@ -10,8 +10,8 @@ use dyad_abi::cap::CapType;
 
 /// A page of each component that the warden has mapped, too: what it does, and what it has found.
 pub const REPORT: u64 = 0x2_0000_0000;
-/// A page of each component that the warden has mapped, too. Nobody writes to the victim's but an
-/// attacker who has broken in.
+/// A page of each component that the warden has mapped, too. Only an attacker that has broken in can write to
+/// the victim's page.
 pub const SECRET: u64 = REPORT + 0x1000;
 /// A page that both components may write to.
 pub const MAILBOX: u64 = REPORT + 0x2000;

@@ -129,7 +129,7 @@ impl State {
         }
     }
 
-    /// The line of an entry is in the logs, for whoever may have a copy.
+    /// Puts the line of an entry into the logs of all nodes that may have a copy.
     pub(crate) fn log_entry(&mut self, c: &Scenario, entry: usize) {
         for (n, node) in self.nodes.iter_mut().enumerate() {
             node.entry_logged |= c.incoherent && (c.edge || n == entry);

@@ -29,9 +29,9 @@ pub enum Weakening {
     C1bSlotStampBeforeClosing,
     /// Entries are changed in private caches: written back when all is done, TLBs before caches.
     I1PrivateCaches,
-    /// The same, written back before the stamp.
+    /// Entries are changed in private caches: written back before the stamp, TLBs before caches.
     I2PrivateCaches,
-    /// Written back after the stamp, caches before TLBs.
+    /// Entries are changed in private caches: written back after the stamp, caches before TLBs.
     I3PrivateCaches,
     /// Written back before the stamp, caches before TLBs.
     I4PrivateCaches,
@@ -175,7 +175,7 @@ pub struct Scenario {
     pub kinds: &'static [Kind],
     /// Which node may start which of them; if empty, all may start all.
     pub roles: &'static [(u8, Kind)],
-    /// How many of them may be started.
+    /// How many operations may be started.
     pub ops: u8,
     /// The last epoch; it is 1 at first.
     pub last_epoch: u8,

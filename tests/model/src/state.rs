@@ -290,7 +290,7 @@ impl State {
         self.frames.iter().any(|f| f.contents > REFERENCE) || self.filled > 0
     }
 
-    /// A node has been recovered.
+    /// Whether a node has been recovered.
     pub(crate) fn has_recovered(&self) -> bool {
         self.recoveries > 0
     }

@@ -33,7 +33,7 @@ pub enum Class {
     Stamp,
     /// The check of a version or count, or the change of one.
     Version,
-    /// When references are taken, given back and counted.
+    /// The order in which references are taken, given back and counted.
     References,
     /// The check of a right, range, home or guard.
     Permission,
@@ -41,13 +41,12 @@ pub enum Class {
     State,
     /// An entry in a log, or when it is made.
     Log,
-    /// The zeros that a frame is handed out with, and that are in registers of who has not filled
-    /// them.
+    /// The zeros of a frame that is handed out, and of registers that the thread has not filled itself.
     Contents,
 }
 
 impl Class {
-    /// All of them.
+    /// All classes.
     pub const ALL: [Class; 10] = [
         Class::Flush,
         Class::Fence,

@@ -36,7 +36,7 @@ fn point() -> (&'static Point, u64) {
     (&POINT, executor::between_rounds as fn() as usize as u64)
 }
 
-/// At the entry of programs whose main function is a task.
+/// Called at the entry of programs whose main function is a task.
 pub(crate) fn at_entry(argument: u64) {
     let (point, at) = point();
     dyad_rt::emulation::at_entry(argument, point, at);
@@ -58,8 +58,8 @@ pub fn enable() -> Result<(), sys::Error> {
     dyad_rt::emulation::enable()
 }
 
-/// Asks that the program's first thread be stopped at a time, or now if that has passed, and go on on
-/// `node`. Comes back at once; what becomes of it, [`progress`] tells.
+/// Asks that the program's first thread be stopped at a time, or now if the time has passed, and be continued
+/// on `node`. Returns at once; [`progress`] tells what has become of the request.
 ///
 /// # Errors
 ///
@@ -69,8 +69,8 @@ pub fn request(node: NodeId, at: Instant) -> Result<(), sys::Error> {
     request_thread(0, node, at)
 }
 
-/// The same of the thread with a [number](crate::thread::Thread::number). In a program of tasks only the
-/// first one has a point where it could end.
+/// Asks that a thread, by its [number](crate::thread::Thread::number), be stopped and be continued on `node`.
+/// In a program of tasks only the first one has a point where it could end.
 ///
 /// # Errors
 ///

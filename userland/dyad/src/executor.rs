@@ -348,7 +348,7 @@ pub(crate) fn watch(waker: Waker) {
     with(|s| s.watching.push(waker));
 }
 
-/// The thread goes on on another node: there this returns, or in the loop of the other ISA's side.
+/// Moves the thread to another node. Returns there, or in the loop of the other ISA's side.
 fn go(node: NodeId) {
     // Both sides have one data stack, and neither may have a frame on it.
     let used = dyad_rt::spine::data_stack_pointer();

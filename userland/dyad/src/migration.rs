@@ -95,8 +95,8 @@ impl Drop for Migrate {
     }
 }
 
-/// Asks the thread that runs the tasks to go on on a node, in the place of what it was asked before and has not done
-/// yet, which is returned. It goes between two polls, and that node is then the home of all tasks.
+/// Asks the thread that runs the tasks to move to a node. Replaces a request that the thread has not carried
+/// out yet, and returns it. It goes between two polls, and that node is then the home of all tasks.
 ///
 /// ```no_run
 /// # use dyad::prelude::task::*;

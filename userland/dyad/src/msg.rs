@@ -67,7 +67,7 @@ struct Shared {
     seats: [AtomicU64; MAX_STATIONS],
 }
 
-/// How a thread waits, and wakes others.
+/// How a thread waits for messages, and wakes others.
 pub struct Seat(Arc<Shared>);
 
 /// One end of a [`Network`], for the thread that has opened it.

@@ -20,7 +20,7 @@ pub(crate) fn is_used() -> bool {
     USED.load(Ordering::Relaxed) && !crate::rt::runs_tasks()
 }
 
-/// A place where the calling thread may change its node, if somebody has asked it to.
+/// A place where the calling thread may change its node, if it has been asked to.
 ///
 /// Only in programs with `#[dyad::main]`. Costs a few instructions if nobody has.
 #[inline(always)]
@@ -51,8 +51,8 @@ pub fn migrate_to(node: NodeId) -> Result<(), sys::Error> {
     dyad_rt::spine::migrate(node)
 }
 
-/// Asks a thread of the program, by its [number](crate::thread::Thread::number), to go on on a node at its next
-/// migration point, in the place of what it was asked before and has not done yet, which is returned. A thread that
+/// Asks a thread of the program, by its [number](crate::thread::Thread::number), to move to a node at its next
+/// migration point. Replaces a request that the thread has not carried out yet, and returns it. A thread that
 /// asks itself makes no system call.
 ///
 /// # Errors

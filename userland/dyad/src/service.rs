@@ -49,7 +49,7 @@ pub use dyad_rt::{Lock, LockGuard};
 /// An invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// What the capability that was invoked was made with: who asks, or for what.
+    /// The badge with which the invoked capability was made: it tells the client, or the purpose.
     pub badge: u64,
     /// Which thread came, and how deep.
     pub token: Token,

@@ -89,7 +89,7 @@ pub const MAX: usize = dyad_abi::user::MAX_PROGRAM_THREADS as usize;
 type Work = Box<dyn FnOnce() + Send>;
 
 dyad_rt::program_local! {
-    /// Numbers that somebody has: bit 0 is the first thread's.
+    /// Numbers in use: bit 0 is the first thread's.
     static USED: AtomicU64 = AtomicU64::new(1);
 }
 dyad_rt::program_local! {

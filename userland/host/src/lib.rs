@@ -227,7 +227,7 @@ impl Program {
     }
 }
 
-/// The calling program's thread goes on on a node, in the middle of what it does.
+/// Moves the calling program's thread to a node, in the middle of what it does.
 pub fn relocate(node: NodeId) -> Result<()> {
     let program = current();
     let mut state = program.state();
@@ -320,7 +320,7 @@ pub fn request_word() -> u64 {
     current().state().request
 }
 
-/// The same, and puts a word in its place.
+/// Takes the request word, and puts another word in its place.
 pub fn swap_request(word: u64) -> u64 {
     core::mem::replace(&mut current().state().request, word)
 }

@@ -18,7 +18,7 @@ use super::{CURRENT, Program, State, info_page};
 
 std::thread_local! {
     static NUMBER: Cell<u64> = const { Cell::new(0) };
-    /// Where a thread is that is not the first.
+    /// The node of the thread, if the thread is not the first one.
     static NODE: Cell<usize> = const { Cell::new(0) };
 }
 

@@ -33,7 +33,7 @@ pub const fn record_lines(bytes: usize) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Nobody waits for an answer.
+    /// The sender waits for no answer.
     Message = 0,
     /// The sender waits for a reply with its number.
     Call = 1,
@@ -80,7 +80,7 @@ impl Header {
         self.bytes as u64 | (self.kind as u64) << 32 | u64::from(self.flags) << 40
     }
 
-    /// Of a word that somebody else has written: `None` if it is none.
+    /// Reads a header that another station has written; `None` if the word is no header.
     fn of(word: u64, id: u64, visible_at: u64, tag: u64) -> Option<Header> {
         let bytes = (word & 0xffff_ffff) as usize;
         let kind = match word >> 32 & 0xff {

@@ -161,7 +161,7 @@ impl Producer {
     }
 }
 
-/// The lines that who writes waits for, as far as who reads has noted it.
+/// The lines that the writer waits for, as far as the reader has noted them.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted(pub(crate) u64);
 

@@ -285,7 +285,7 @@ impl<W: Words, H: Host> Station<W, H> {
         self.mode = mode;
     }
 
-    /// Ends its use: it leaves its groups, and whoever sends to it is told ([`Error::Closed`]).
+    /// Ends the use of the station: it leaves its groups, and senders are told ([`Error::Closed`]).
     pub fn close(mut self) {
         for j in core::mem::take(&mut self.joined) {
             j.member.leave(&self.w);

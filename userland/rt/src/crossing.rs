@@ -144,7 +144,7 @@ pub enum Policy {
     /// On their ISA: the thread goes there and comes back.
     #[default]
     Cross,
-    /// Where the caller is: the function's other body runs.
+    /// The call stays on the caller's ISA: the function's other body runs.
     Local,
 }
 

@@ -130,8 +130,8 @@ fn no_permit_is_lost() {
     assert_eq!(sends, world.woken.load(Ordering::Relaxed));
 }
 
-/// As many threads as a table has room for wait for one word, without a deadline, and somebody wakes them
-/// who is none of them: by ones, threes and seventeens, the rest, and all at once.
+/// As many threads as a table has room for wait for one word, without a deadline. Another thread wakes them: by
+/// ones, threes and seventeens, the rest, and all at once.
 #[test]
 #[cfg_attr(miri, ignore = "takes long")]
 fn all_that_can_wait_are_woken_by_counts() {

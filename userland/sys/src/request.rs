@@ -23,7 +23,7 @@ const PROCESS: Cap<Sinv> = Cap::at(slot::PROCESS);
 /// Attempts at a word that others change.
 const TRIES: u32 = 16;
 
-/// The word of the calling thread; `None` in an invocation, where the thread is somebody else's.
+/// The word of the calling thread; `None` in an invocation, where the thread is another program's.
 #[cfg(target_os = "none")]
 #[inline]
 fn own() -> Option<&'static AtomicU64> {
@@ -58,8 +58,8 @@ pub fn take_request() -> Option<NodeId> {
     request::node(word)
 }
 
-/// Asks a thread of this program to go on on a node at its next migration point, in the place of what it
-/// was asked before and has not done yet, which is returned.
+/// Asks a thread of this program to move to a node at its next migration point. Replaces a request that the
+/// thread has not carried out yet, and returns it.
 ///
 /// # Errors
 ///

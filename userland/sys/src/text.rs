@@ -20,7 +20,7 @@ use dyad_abi::user::{MAX_REPORT_DETAIL, MAX_REPORT_NAME, PAGE_SIZE, ReportKind};
 use crate::cap::{Cap, Sinv};
 use crate::raw;
 
-/// A bit for each page that somebody has.
+/// A bit for each page that is in use.
 static CLAIMED: AtomicU64 = AtomicU64::new(0);
 
 const PAGE: usize = PAGE_SIZE as usize;

@@ -60,14 +60,14 @@ impl Number {
         1 << self.0
     }
 
-    /// Which thread begins with this argument of the entry symbol.
+    /// The thread that begins with this argument of the entry symbol.
     pub const fn of_argument(argument: u64) -> Option<Number> {
         Number::new(argument % PAGE_SIZE)
     }
 }
 
-/// Id of the calling thread, unique in the system; `None` in an invocation, where the thread is
-/// somebody else's.
+/// Id of the calling thread, unique in the system; `None` in an invocation, where the thread is another
+/// program's.
 #[inline]
 pub fn id() -> Option<u32> {
     #[cfg(target_os = "none")]

@@ -45,7 +45,7 @@ pub enum BundleError {
     BadSegment {
         /// Number of its program header.
         index: u16,
-        /// What is wrong with it.
+        /// What is wrong with the segment.
         fault: SegmentFault,
     },
     /// Two segments claim the same page on one ISA, or the same page of the file.

@@ -34,7 +34,7 @@ impl Guard {
 pub struct Introspection {
     /// What the capability permits.
     pub rights: Rights,
-    /// What it refers to.
+    /// The type of the capability.
     pub kind: CapType,
     /// Captbl: level. PageTable: [`TableAt::bits`]. Hardware: node. Memory, Frame: frames.
     /// Others: 0. [`MOST`](Introspection::MOST) stands for itself and for everything larger.
@@ -206,9 +206,9 @@ numbered! {
         Exited = 3,
         /// It faulted and its component has no handler.
         Faulted = 4,
-        /// It has gone to another node.
+        /// The thread has gone to another node.
         Left = 5,
-        /// It gave the CPU back.
+        /// The thread gave the CPU back.
         Yielded = 6,
         /// Something has come in for the dispatching thread; the thread is ready.
         Interrupted = 7,

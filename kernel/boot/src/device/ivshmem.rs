@@ -95,7 +95,7 @@ pub enum IvshmemError {
     NotFound,
     /// It has no MSI-X: it is the kind of ivshmem without doorbells.
     NoDoorbell,
-    /// It has fewer vectors than are needed.
+    /// The device has fewer vectors than are needed.
     TooFewVectors {
         /// Vectors of the device.
         found: usize,

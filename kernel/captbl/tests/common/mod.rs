@@ -162,7 +162,7 @@ pub struct Nodes {
     pub roots: Vec<u64>,
     pub leaves: Vec<u64>,
     pub refs: RefCell<BTreeMap<FrameRef, i64>>,
-    /// What is being recovered.
+    /// The frame that is being recovered.
     pub frozen: Cell<Option<FrameRef>>,
 }
 

@@ -30,7 +30,7 @@ macro_rules! unrecorded {
     };
 }
 
-/// Nobody is quiet after epoch 4; it is 5.
+/// Services in which the epoch is 5 and no node has been quiet after epoch 4.
 pub struct Loud;
 
 impl EpochSource for Loud {

@@ -14,7 +14,7 @@ use std::vec::Vec;
 
 use crate::mutants;
 
-/// What is ordered at a place.
+/// The kind of ordering at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// [`GlobalMem::fence`](crate::GlobalMem::fence).
@@ -29,7 +29,7 @@ impl mutants::Kind for Kind {
     const CLASS: &str = "order";
 }
 
-/// A place in the source that orders.
+/// A place in the source that orders accesses.
 pub type Site = mutants::Site<Kind>;
 
 /// Which orders of a program are left out, and which it has asked for. Those in test code (`tests/`)

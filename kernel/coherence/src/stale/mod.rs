@@ -113,7 +113,7 @@ pub enum Fault {
         node: usize,
         /// The word.
         at: PhysAddr,
-        /// What it got.
+        /// The value that the access read.
         got: u64,
         /// What memory held.
         memory: u64,
@@ -125,9 +125,9 @@ pub enum Fault {
         node: usize,
         /// The word that lost the other node's change.
         at: PhysAddr,
-        /// What it holds now.
+        /// The value of the word now.
         old: u64,
-        /// What it had been changed to.
+        /// The value that the other node had stored, and that is lost.
         lost: u64,
     },
     /// Two nodes stored to one word at the same time.
@@ -136,7 +136,7 @@ pub enum Fault {
         node: usize,
         /// The word.
         at: PhysAddr,
-        /// What it had been changed to meanwhile.
+        /// The value that another node had stored meanwhile, and that is lost.
         lost: u64,
     },
 }
@@ -444,9 +444,9 @@ impl StaleMem {
         }
     }
 
-    /// Runs tasks as threads of which one goes on at a time; before each operation on this memory
-    /// the generator may hand over to another. Fails with the first task's failure, or if they
-    /// have not all ended after `steps` operations: somebody waits for what never comes.
+    /// Runs tasks as threads of which one goes on at a time; before each operation on this memory the generator
+    /// may switch to another task. Fails with the first failure of a task, or if a task has not ended after
+    /// `steps` operations because what it waits for never comes.
     pub fn interleave(&self, steps: u64, tasks: Vec<Task<'_>>) -> Result<(), String> {
         self.turns.run(steps, tasks)
     }

@@ -29,7 +29,7 @@ struct Other {
 pub struct Step {
     /// The number of the line of the word: its physical address, or its address on the host, in lines.
     pub line: u64,
-    /// Whether it changes the word.
+    /// Whether the step changes the word.
     pub is_change: bool,
 }
 
@@ -163,7 +163,7 @@ pub fn later(steps: u32, act: impl FnOnce() + 'static) {
     watch();
 }
 
-/// Does what somebody else has not come to do yet.
+/// Lets the other CPU do what it has not done yet.
 pub fn now() {
     if let Some(other) = OTHER.take() {
         watch();

@@ -27,8 +27,8 @@ pub fn at(n: u64) -> Epoch {
     Epoch::new(n).unwrap()
 }
 
-/// Hands out frames from [`TABLES`] on, in order, and knows which are in use. On incoherent memory
-/// it does what is asked of whoever frees memory, and of whoever takes it over.
+/// Hands out frames from [`TABLES`] on, in order, and knows which are in use. On incoherent memory it makes the
+/// flushes that freeing and taking memory require.
 #[derive(Clone)]
 pub struct Frames<'m, M = HostMem> {
     mem: &'m M,
@@ -65,7 +65,7 @@ impl<'m, M: GlobalMem> Frames<'m, M> {
         frames
     }
 
-    /// The same frames, taken and given back by the node with that memory.
+    /// A view of these frames for a node with its own memory, which takes and gives back frames.
     pub fn on(&self, mem: &'m M) -> Frames<'m, M> {
         Frames {
             mem,

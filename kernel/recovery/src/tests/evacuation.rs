@@ -25,7 +25,7 @@ use super::{Trio, VA, node, this};
 enum Then {
     /// Empty the frame that it was to leave.
     MoveOn,
-    /// Make whatever is parked in any pool usable: the books of who moves are lost.
+    /// Make all parked pages of all pools usable: the books of the mover are lost.
     MakeUsable,
 }
 

@@ -43,8 +43,8 @@ pub(super) fn told(s: &Trio, c: &Cast, which: usize) -> Vec<u64> {
     tags
 }
 
-/// The dead node's scheduler was being told of threads, two of which live nodes had become the owners of
-/// before. Whatever was in its hand, each is told of, once; also those that it had been told of before.
+/// The dead node's scheduler was being told of threads, and live nodes had taken two of them before. Each
+/// thread is reported once, whatever the scheduler had in hand; so are those that it had been told of before.
 #[test]
 fn news_that_a_dead_node_had_in_hand_are_told_anew() {
     let mut died = 0;

@@ -35,8 +35,8 @@ fn root(s: &Trio, c: &Cast, line: &Line) -> &'static Thread {
     t
 }
 
-/// Wherever the sender dies: if its bits are at the endpoint, who waits there runs, and its scheduler does
-/// if that waited; if they are not, both go on waiting.
+/// The sender dies at every point. If its bits are at the endpoint, the waiting thread runs, and its scheduler
+/// runs if it waited; if not, both keep waiting.
 #[test]
 fn who_was_just_being_woken_is_woken() {
     let mut outcomes = [0; 2];

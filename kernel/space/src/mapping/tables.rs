@@ -211,7 +211,7 @@ impl SpaceCtx<'_> {
     }
 }
 
-/// Refusals of pins, for whoever had a capability.
+/// The error for a caller with a capability, if a pin is refused.
 fn gone(why: Refused) -> Error {
     match why {
         Refused::Stale | Refused::WrongType => Error::Revoked,

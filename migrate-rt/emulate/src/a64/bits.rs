@@ -10,7 +10,7 @@ pub(super) const fn bit(word: u32, at: u32) -> bool {
     word >> at & 1 != 0
 }
 
-/// The same as [`field`], as a signed number.
+/// The value of [`field`] as a signed number.
 pub(super) const fn signed(word: u32, at: u32, len: u32) -> i64 {
     ((word << (32 - at - len)) as i32 >> (32 - len)) as i64
 }

@@ -67,7 +67,7 @@ impl<M: Memory> Context<'_, M> {
         };
     }
 
-    /// Whether it is AH, CH, DH or BH.
+    /// Whether the register is AH, CH, DH or BH.
     fn high(&self, n: u8, size: u32) -> bool {
         size == 1 && self.i.rex == 0 && (4..8).contains(&n)
     }
@@ -112,7 +112,7 @@ impl<M: Memory> Context<'_, M> {
         }
     }
 
-    /// Writes it.
+    /// Writes the operand of ModRM: a register or memory.
     pub(super) fn set_rm(&mut self, size: u32, value: u64) -> Result<(), Stop> {
         match self.i.rm() {
             Some(n) => self.set_reg(n, size, value),
@@ -139,7 +139,7 @@ impl<M: Memory> Context<'_, M> {
         Ok(old)
     }
 
-    /// The same, at an address.
+    /// Replaces the memory at an address by what `f` makes of it, in one step if `lock` is set. Gives the old value.
     pub(super) fn modify_at(
         &mut self,
         va: u64,

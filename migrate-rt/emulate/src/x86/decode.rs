@@ -49,7 +49,7 @@ pub(super) struct Instruction {
     index: Option<u8>,
     /// Its scale as a shift.
     scale: u8,
-    /// Whether it is relative to the next instruction.
+    /// Whether the address is relative to the next instruction.
     relative: bool,
     /// Its displacement.
     displacement: i32,
@@ -114,7 +114,7 @@ fn one_byte(opcode: u8) -> Option<(bool, Immediate)> {
     })
 }
 
-/// The same for the two-byte map.
+/// Whether an opcode of the two-byte map has a ModRM byte, and its immediate.
 fn two_bytes(opcode: u8) -> Option<(bool, Immediate)> {
     Some(match opcode {
         0x05 | 0x0b | 0xa2 | 0xc8..=0xcf => (false, Immediate::None),

@@ -12,7 +12,7 @@ enum Resolved {
     Slot(i64),
     /// To memory that is no native stack.
     Elsewhere,
-    /// Nobody knows; that is a finding already.
+    /// Unknown; there is a finding about it already.
     Nowhere,
 }
 

@@ -8,8 +8,7 @@ use super::supervise::{Over, Wait};
 use super::words::{ARRIVED, OPEN, OPENED, OPENING, Words, cpu, dead, who};
 use super::{Host, Interrupt, Order, Shape, Times, Who, mix};
 
-/// For how long the start waits for machines whose processes have not got as far as to say who
-/// they are, in nanoseconds of the host.
+/// How long the start waits for machines that have not announced themselves, in nanoseconds of the host.
 const START_NS: u64 = 60_000_000_000;
 macro_rules! stats {
     ($($(#[$m:meta])* $name:ident),* $(,)?) => {
@@ -19,7 +18,8 @@ macro_rules! stats {
             $($(#[$m])* pub $name: u64,)*
         }
 
-        /// The same, while it happens. Changed by the CPU's own thread, read by others at the end.
+        /// Statistics while a run is under way. The CPU's own thread changes them, and others read them at the
+        /// end.
         #[derive(Debug, Default)]
         pub(super) struct Tally {
             $($name: AtomicU64,)*
@@ -42,7 +42,7 @@ macro_rules! stats {
 stats! {
     /// Looks around.
     quanta,
-    /// Looks that had to wait for somebody.
+    /// Looks after which the CPU had to wait for another one.
     waits,
     /// Farthest that the CPU was ahead of one that ran, when it went on, in picoseconds.
     skew,
@@ -76,7 +76,7 @@ stats! {
 pub struct Slice {
     /// Its time, in picoseconds: not before what it was.
     pub now: u64,
-    /// When it has to look around again.
+    /// The time at which the CPU has to look at the others again.
     pub until: u64,
     /// When its next event is due that is known of.
     pub event: u64,
@@ -161,7 +161,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         self.words.set(who(self.me, cpu::TIME), time);
     }
 
-    /// Opens the gates of those who wait for this CPU to come to a time.
+    /// Opens the gates of CPUs that wait for this CPU to reach a time.
     fn tell(&self, time: u64) {
         self.words.fence();
         for other in self.shape.others(self.me) {
@@ -270,8 +270,8 @@ impl<W: Words, H: Host> Coupling<W, H> {
         self.leave(time, path);
     }
 
-    /// A time for a CPU that has been away: that of the slowest one that runs; if none does, that
-    /// of who has come farthest. Not before `own`.
+    /// A time for a CPU that has been away: the time of the slowest running CPU, or of the CPU that is furthest
+    /// ahead if none runs. Not before `own`.
     fn others_time(&self, own: u64) -> u64 {
         let others = || {
             let began = |w: &Who| self.state(*w, self.word(*w)) != State::Absent;
@@ -444,7 +444,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         now
     }
 
-    /// This CPU does not run any more: somebody else has to, if there is anything to do.
+    /// Notes that this CPU does not run any more, and lets another one run if there is anything to do.
     fn leave(&self, time: u64, path: u64) {
         self.tell(u64::MAX);
         match self.order {

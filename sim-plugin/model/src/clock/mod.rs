@@ -158,7 +158,7 @@ pub enum Order {
 pub enum Interrupt {
     /// The deadline has come.
     Timer,
-    /// Somebody has rung.
+    /// A doorbell.
     Doorbell,
 }
 
@@ -177,7 +177,7 @@ pub enum Thread {
 pub trait Host {
     /// Makes an interrupt pending at a CPU that sleeps. It may belong to another process.
     fn ring(&self, who: Who, what: Interrupt);
-    /// Passes a moment, in a loop that will not last.
+    /// Pauses briefly, in a loop that ends soon.
     fn pause(&self);
     /// How often a CPU's gate has been opened.
     fn gate(&self, who: Who) -> u32;

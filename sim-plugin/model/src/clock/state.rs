@@ -4,17 +4,17 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
-    /// It has not begun.
+    /// The CPU has not begun.
     Absent = 0,
-    /// It executes, or waits in the middle of it.
+    /// The CPU executes, or waits in the middle of a block.
     Running = 1,
-    /// It sleeps until its next event.
+    /// The CPU sleeps until its next event.
     Idle = 2,
     /// Its event is due and it has been rung.
     Waking = 3,
-    /// It has been stopped by somebody, and nobody waits for it.
+    /// The CPU has been stopped from outside, and no CPU waits for it.
     Stalled = 4,
-    /// It has ended.
+    /// The CPU has ended.
     Gone = 5,
 }
 

@@ -13,7 +13,7 @@ use super::{Host, Order, Thread, Who};
 /// CPUs of a machine can wait for each other inside of the emulator, which does not know what they
 /// wait for here. So with several CPUs a wait is given up after this long.
 const SIBLINGS_NS: u64 = 2_000_000;
-/// How often somebody who waits just looks again, before it sleeps in front of its gate.
+/// How often a waiting CPU looks again before it sleeps in front of its gate.
 const SPIN: u32 = 300;
 
 /// What is seen of a CPU that is waited for.
@@ -88,7 +88,7 @@ impl Default for Overseer {
 pub(super) enum Over {
     /// It is not.
     No,
-    /// The other one has been declared stalled or gone.
+    /// The other CPU has been declared stalled or gone.
     Declared,
     /// It may go on, but this CPU does not wait any longer.
     GivenUp,

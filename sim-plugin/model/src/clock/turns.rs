@@ -55,7 +55,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         Turn(self.words.get(TURN))
     }
 
-    /// When the slice of who has the turn is over.
+    /// The time at which the current turn ends.
     pub(super) fn turn_end(&self) -> u64 {
         self.words.get(TURN_END)
     }
@@ -88,7 +88,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         self.words.set(TURNS, self.words.get(TURNS) + 1);
     }
 
-    /// At the start, by one of those who wait for it: decides who is first.
+    /// Decides at the start which CPU has the first turn. Called by a CPU that waits for it.
     pub(super) fn first_turn(&self) {
         let Order::Strict { seed } = self.order else {
             return;
@@ -161,7 +161,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         seized
     }
 
-    /// If who has the turn will not go on: gives it to somebody else.
+    /// Gives the turn to another CPU if the CPU that has it does not run any more.
     pub(super) fn take_lost_turn(&self) {
         let turn = self.turn();
         let lost = turn.holder(self.shape).is_some_and(|h| self.is_lost(h));
@@ -179,7 +179,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         }
     }
 
-    /// Draws who is next, and for how long.
+    /// Draws the CPU of the next turn, and the length of the turn.
     fn hand_on(&self, turn: Turn) {
         loop {
             let could = |who: Who| {

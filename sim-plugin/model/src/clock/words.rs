@@ -19,14 +19,14 @@ use super::{MAX_WHO, Who};
 
 /// Set of nodes whose first CPU has begun.
 pub const ARRIVED: usize = 0;
-/// 0; then [`OPENING`], while it is decided who is first; then [`OPENED`]: the start is over, and who
-/// begins now comes late.
+/// 0; then [`OPENING`], while the first CPU is chosen; then [`OPENED`]: the start is over, and a CPU that
+/// begins now is late.
 pub const OPEN: usize = 1;
 /// See [`OPEN`].
 pub const OPENING: u64 = 1;
 /// See [`OPEN`].
 pub const OPENED: u64 = 2;
-/// Strict order: who has the turn; see [`super::turns`].
+/// Strict order: the CPU that has the turn; see [`super::turns`].
 pub const TURN: usize = 8;
 /// Strict order: when its slice ends, in picoseconds.
 pub const TURN_END: usize = 9;

@@ -166,7 +166,7 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// Counters, but for what whoever drives the model counts.
+    /// Counters, without those that the driver of the model counts.
     pub const fn counts(&self) -> Counters {
         let mut counts = self.counts;
         // Whatever else accesses data is counted.

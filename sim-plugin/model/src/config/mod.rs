@@ -29,7 +29,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// All of them.
+    /// All levels.
     pub const ALL: [Level; 3] = [Level::Count, Level::Cache, Level::Timing];
 
     /// Its name, in the JSON form and elsewhere.
@@ -55,7 +55,7 @@ pub enum MemoryModel {
 }
 
 impl MemoryModel {
-    /// All of them.
+    /// All memory models.
     pub const ALL: [MemoryModel; 3] = [
         MemoryModel::Separated,
         MemoryModel::Shared,
@@ -78,12 +78,12 @@ impl MemoryModel {
 pub enum Coherence {
     /// MESI with snoops over the link.
     Coherent,
-    /// Nobody does; what kernels forget to flush is reported.
+    /// Hardware does not keep caches coherent; what kernels forget to flush is reported.
     Incoherent,
 }
 
 impl Coherence {
-    /// All of them.
+    /// All modes of coherence.
     pub const ALL: [Coherence; 2] = [Coherence::Coherent, Coherence::Incoherent];
 
     /// Its name, in the JSON form and elsewhere.

@@ -60,7 +60,7 @@ const fn slot(entry: u64) -> Slot {
 pub struct Memo {
     entries: Box<[u64; PLACES]>,
     generation: u64,
-    /// The same, or [`NOBODY`] while everything is hidden.
+    /// The generation that entries are compared with, or [`NOBODY`] while everything is hidden.
     found: u64,
     /// By slot: the place that had an entry for it last.
     places: Box<[u16]>,
@@ -140,7 +140,7 @@ impl Memo {
         self.found = if hidden { NOBODY } else { self.generation };
     }
 
-    /// What is promised of which slots.
+    /// The promises and their slots.
     pub fn promises(&self) -> impl Iterator<Item = (Slot, Promise)> {
         let of_now =
             |entry: &&u64| (**entry & (GENERATIONS - 1)) & !(GENERATION - 1) == self.generation;

@@ -288,8 +288,8 @@ impl<'s> Incoherent<'s> {
         fetch(line, who, flushes.load(Ordering::Relaxed));
     }
 
-    /// Somebody reads what a node has stored and not written back: as if that node's cache had
-    /// evicted the line just before.
+    /// A node reads what another one has stored and not written back: as if the writer's cache had evicted the
+    /// line just before.
     fn owe(&self, line: &Line<'_>, writer: usize, finding: Finding, sink: &mut impl Sink) {
         let mut held = line.held(writer);
         // Where memory has something newer, the eviction would be a lost update: that is for the

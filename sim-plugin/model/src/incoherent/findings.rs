@@ -52,7 +52,7 @@ pub struct Finding {
     pub writer: Option<Who>,
     /// Who fetched the copy, if it is about one.
     pub fetched: Option<Who>,
-    /// For [`Kind::LostUpdate`]: who stored to the line, so that it had to be written back.
+    /// For [`Kind::LostUpdate`]: the CPU that stored to the line, so that the line had to be written back.
     pub stored: Option<Who>,
     /// What is in the copy; for [`Kind::Unpublished`], what is in memory. 0 if unknown.
     pub old: u64,

@@ -180,7 +180,7 @@ impl<'s> Line<'s> {
         self.set(Line::copy(node) + word, value);
     }
 
-    /// What is known of a node's copy.
+    /// The state of a node's copy.
     pub fn held(&self, node: usize) -> Held {
         Held::from_bits(self.get(Line::copy(node) + WORDS))
     }

@@ -351,7 +351,7 @@ impl Naive {
         }
     }
 
-    /// Whoever has the newest value of a word loses its line to memory.
+    /// The node with the newest value of a word evicts its line to memory.
     fn evict_writer(&mut self, word: usize) {
         let newest = self.coherent[word];
         let holds = |c: &&mut Option<Copy>| c.is_some_and(|c| c.words[word] == newest);

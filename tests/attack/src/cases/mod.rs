@@ -24,7 +24,7 @@ pub struct Case {
     pub name: &'static str,
     /// Threads of the attacker beside its first.
     pub helpers: u64,
-    /// Whether they are started with the attacker.
+    /// Whether the helpers start together with the attacker.
     pub starts_helpers: bool,
     /// Whether threads of it may run on the other ISA.
     pub far: bool,

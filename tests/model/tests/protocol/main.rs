@@ -72,7 +72,7 @@ fn holds(s: &Scenario) -> Report {
     report
 }
 
-/// The same, and something was reused.
+/// The protocol holds in the scenario, and something was reused.
 fn holds_with_reuse(s: &Scenario) {
     assert!(holds(s).reused, "nothing was ever reused: {s:?}");
 }

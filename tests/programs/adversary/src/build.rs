@@ -69,7 +69,7 @@ pub struct Part {
     pub table: Cap<Captbl>,
     /// Its space.
     pub space: Cap<Space>,
-    /// It.
+    /// The component.
     pub component: Cap<Component>,
     /// Where the warden sees its report page, and its tally.
     pub report: u64,

@@ -103,7 +103,7 @@ pub mod ask {
     pub const NEXT: u64 = 1;
     /// `(n)`: works on its stack, with the secret in registers.
     pub const WORK: u64 = 2;
-    /// `(depth)`: invokes the next service, which invokes itself so often.
+    /// `(depth)`: invokes the next service, which invokes itself `depth` times.
     pub const DEEPER: u64 = 3;
 }
 

@@ -4,10 +4,7 @@ use core::fmt;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use dyad_abi::cap::{
-    CapType, CaptblOp, ComponentOp, FrameOp, HardwareOp, LivenessOp, MemoryOp, PageTableOp,
-    ReceiveOp, SendOp, SinvOp, SpaceOp, ThreadIdsOp, ThreadOp, TimeOp,
-};
+use dyad_abi::cap::{CapType, authority};
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
 use dyad_abi::service::Info;
 use dyad_abi::user::ReportKind;
@@ -313,29 +310,9 @@ fn say_counts(world: &World, judge: &Judge, ns: u64) {
     }
 }
 
-/// Operations of a type: number, name, whether it is only a right.
+/// Passes number and name of each operation of a type to `each`.
 fn operations_of_type(ty: CapType, mut each: impl FnMut(u64, &'static str)) {
-    macro_rules! all {
-        ($op:ty) => {
-            <$op>::ALL.iter().for_each(|&op| each(op as u64, op.name()))
-        };
-    }
-    match ty {
-        CapType::Captbl => all!(CaptblOp),
-        CapType::PageTable => all!(PageTableOp),
-        CapType::Space => all!(SpaceOp),
-        CapType::Component => all!(ComponentOp),
-        CapType::Thread => all!(ThreadOp),
-        CapType::Sinv => all!(SinvOp),
-        CapType::Send => all!(SendOp),
-        CapType::Receive => all!(ReceiveOp),
-        CapType::Memory => all!(MemoryOp),
-        CapType::Frame => all!(FrameOp),
-        CapType::Time => all!(TimeOp),
-        CapType::Hardware => all!(HardwareOp),
-        CapType::Liveness => all!(LivenessOp),
-        CapType::ThreadIds => all!(ThreadIdsOp),
-    }
+    authority::of(ty).for_each(|row| each(row.number.into(), row.name));
 }
 
 /// A run in which attackers do little shows little.

@@ -44,7 +44,7 @@ fn call(cap: CapIndex, operation: u32, args: [u64; 5]) -> Result<u64, u64> {
     }
 }
 
-/// Life of the victim's thread on a node.
+/// Runs the victim's thread on a node.
 pub fn live(node: u64) -> ! {
     let mut v = Victim { node, trace: 0 };
     let rounds = report(word::ROUNDS).load(Relaxed);

@@ -40,8 +40,8 @@ const ATTACKER_SLICE_NS: u64 = 1_000_000;
 /// How much is put into an attacker's budget at once, and how often.
 const FILL_NS: u64 = 4_000_000;
 const PERIOD_NS: u64 = 8_000_000;
-/// What measuring from outside may be wrong by, for each dispatch; and once for a computer that stands still.
-/// Whoever runs for nothing runs many times longer than it has time for.
+/// What measuring from outside may be wrong by, for each dispatch; and once for a computer that stands still. A
+/// thread that runs without a budget runs many times longer than its budget.
 const DISPATCH_SLACK_NS: u64 = 150_000;
 const SLACK_NS: u64 = 100_000_000;
 
@@ -327,7 +327,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Nobody has been given anything.
+    /// A judge of threads that have been given no time yet.
     pub const fn new() -> Judge {
         Judge {
             given: [0; SIDES as usize],

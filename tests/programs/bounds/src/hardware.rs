@@ -18,7 +18,7 @@ static LINES: [u8; MAX_WRITE] = [b'\n'; MAX_WRITE];
 /// Of a report: every byte is escaped.
 static QUOTES: [u8; MAX_REPORT_DETAIL] = [b'"'; MAX_REPORT_DETAIL];
 
-/// All of them.
+/// Performs every operation on the hardware.
 pub fn run(stock: &Stock) -> Result<()> {
     let hardware = rt::hardware(HOME);
     succeed!(Hardware, HardwareOp::Now, hardware);

@@ -11,7 +11,7 @@ use crate::{operation, succeed};
 /// Largest order of which a used block is zeroed by one operation.
 pub const MAX_ZEROED: u32 = 4;
 
-/// All of them.
+/// Performs every operation on memory.
 pub fn run(stock: &mut Stock) -> Result<()> {
     let memory = stock.memory();
     // The largest block, as a whole, which nobody has used.

@@ -20,7 +20,7 @@ const REGIONS: u64 = 94;
 /// Frames of a supply.
 const SUPPLY: u64 = 1 << 11;
 
-/// All of them.
+/// Performs every operation on address spaces.
 pub fn run(stock: &mut Stock) -> Result<()> {
     let space = stock.space()?;
     mapping(stock, space)?;

@@ -17,7 +17,7 @@ use dyad_sys::cap::{
 pub const TABLE: Cap<Captbl> = Cap::at(slot::TABLE);
 /// Its space.
 pub const SPACE: Cap<Space> = Cap::at(slot::SPACE);
-/// It.
+/// The capability for the program's own component.
 pub const COMPONENT: Cap<Component> = Cap::at(slot::COMPONENT);
 /// Endpoints.
 pub const ENDPOINTS: Cap<Receive> = Cap::at(slot::ENDPOINT);

@@ -12,7 +12,7 @@ const OWN: u64 = (slot::TABLE.get() as u64) << 32;
 /// Where the leaf for measurements hangs.
 const ENTRY: u32 = 300;
 
-/// All of them.
+/// Performs every operation on tables, entries, endpoints, budgets and components.
 pub fn run(stock: &mut Stock) -> Result<()> {
     let liveness: Cap<Liveness> = stock.object(ObjectKind::Liveness)?;
     let leaf: Cap<Captbl> = stock.object(ObjectKind::CaptblLeaf)?;

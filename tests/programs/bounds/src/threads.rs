@@ -240,7 +240,7 @@ pub fn begin_worker(thread: Cap<Thread>) -> Result<()> {
     configure(thread, WORKS, None)
 }
 
-/// All of them.
+/// Performs every operation on threads.
 pub fn run(stock: &mut Stock, nodes: usize) -> Result<()> {
     prepare(stock, nodes)?;
     faults(stock)?;

@@ -50,7 +50,7 @@ macro_rules! twins {
                 (dyad::isa() == $here).into()
             }
 
-            /// The same, and calls cross whatever the policy is.
+            /// 1 if it runs where it should. Its calls cross whatever the policy is.
             #[dyad::isa($isa, always)]
             pub extern "C" fn always_here() -> u32 {
                 (dyad::isa() == $here).into()
@@ -183,7 +183,7 @@ macro_rules! twins {
                 0
             }
 
-            /// The same, called by another crossing call.
+            /// Makes a crossing call within a crossing call.
             #[dyad::isa($isa)]
             pub extern "C" fn leads_on(ns: u64) -> u64 {
                 super::$other::stays(ns) + 1

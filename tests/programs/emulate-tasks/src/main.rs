@@ -108,7 +108,7 @@ fn compute(to: NodeId, work: &mut Work) -> Result<()> {
     Ok(())
 }
 
-/// The same, natively.
+/// The work of the task, done natively, to compare results with.
 fn again(seed: u64, blocks: u64) -> Work {
     let mut work = Work::new(seed);
     while work.blocks < blocks {

@@ -78,7 +78,7 @@ fn lives(node: NodeId) -> Result<bool> {
     Ok(dyad::system()?.node(node).is_some_and(|n| n.live))
 }
 
-/// All of them.
+/// Plays all scenes in which a node dies.
 pub fn all(node: u64) -> Result<()> {
     let (home, doomed) = (
         dyad::node(),

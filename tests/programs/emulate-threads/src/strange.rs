@@ -13,7 +13,7 @@ use crate::work;
 /// How long it may take until the thread has been stopped.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long it is waited for somebody who asks.
+/// How long the program waits for a request.
 const ASKED: Duration = Duration::from_secs(120);
 
 fn is_emulated() -> bool {

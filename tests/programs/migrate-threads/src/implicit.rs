@@ -55,7 +55,7 @@ fn nested(rounds: u64, moves: u64) -> (u64, u64) {
     (table.iter().fold(hash, |h, v| mix(h, *v)), done)
 }
 
-/// The same with iterators.
+/// A loop over iterators with migration points.
 #[dyad::points(loops)]
 fn iterators(rounds: u64, moves: u64) -> (u64, u64) {
     let mut last = isa();
@@ -85,7 +85,7 @@ fn ask(home: NodeId, away: NodeId) -> Result<()> {
     Ok(())
 }
 
-/// Runs a loop while somebody asks, and once more in peace.
+/// Runs a loop while another thread asks it to move, and once more undisturbed.
 fn asked(name: &str, away: NodeId, work: fn(u64, u64) -> (u64, u64)) -> Result<()> {
     let home = node();
     CHANGES.store(0, Ordering::Relaxed);

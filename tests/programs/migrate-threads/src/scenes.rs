@@ -39,7 +39,7 @@ struct Scene {
     digest: u64,
 }
 
-/// All of them.
+/// All scenes.
 const ALL: [Scene; 17] = [
     scene("text", text::run, 0xde5a_3a0a_6fb0_b4b0),
     scene("bignum", bignum::run, 0xa951_c395_159f_d895),

@@ -32,7 +32,7 @@ const TOO_MANY_ROUNDS: u64 = 8;
 static TOLD: [AtomicU64; MAX_NODES] = [const { AtomicU64::new(0) }; MAX_NODES];
 static TAKEN: [AtomicU64; MAX_NODES] = [const { AtomicU64::new(0) }; MAX_NODES];
 static ROUNDS: [AtomicU64; MAX_NODES] = [const { AtomicU64::new(0) }; MAX_NODES];
-/// The code of an error that a partner has met.
+/// The code of the error that a partner has met.
 static TROUBLE: AtomicU64 = AtomicU64::new(0);
 
 dyad_services::entry!(start);

@@ -36,7 +36,7 @@ const REGIONS: u16 = WindowId::FREE;
 const BEGIN: &str = "region begins:";
 /// Says that they are over.
 const END: &str = "region has ended:";
-/// How long nothing is done then, so that who reads the lines has time to look at the machine.
+/// The pause after a line of output, in which the driver can look at the machine.
 const PAUSE: Duration = Duration::from_millis(60);
 
 const LOADS: [&str; 9] = [

@@ -20,7 +20,7 @@ pub static WRONG: AtomicU64 = AtomicU64::new(0);
 const KEPT: usize = 8;
 /// Words of one: type, call word, arguments, status, value.
 pub const WORDS: usize = 9;
-/// They.
+/// The wrong results that are kept.
 pub static LINES: [[AtomicU64; WORDS]; KEPT] =
     [const { [const { AtomicU64::new(0) }; WORDS] }; KEPT];
 

@@ -76,7 +76,7 @@ pub enum Attack {
 }
 
 impl Attack {
-    /// All of them.
+    /// All attacks.
     pub const ALL: [Attack; 14] = [
         Attack::Spin,
         Attack::Yield,
@@ -303,7 +303,7 @@ fn pointers(a: &Actor) {
     let _ = make(a, ty, cap, op, args);
 }
 
-/// Gives the two threads of this worker's node, and whoever else has come, a turn each.
+/// Dispatches the two threads of this worker's node, and all other threads that have arrived, once each.
 pub fn turns(n: usize) {
     for _ in 0..8 {
         match ENDPOINTS.receive(n as u64, Until::Now) {

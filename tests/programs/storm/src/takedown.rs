@@ -20,7 +20,7 @@ use crate::world::{
     FRAMES, GUEST_MEMORY, LAST_ENTRIES, WILD_ENTRIES, WINDOW, WINDOW_PAGES, WORLD, guest, memory,
 };
 
-/// How long somebody else may be in the way of something.
+/// How long another thread may be in the way.
 const PATIENCE_NS: u64 = 1_000_000_000;
 /// Largest order of which a used block is zeroed by one operation.
 const ZEROED: u32 = 4;

@@ -77,7 +77,7 @@ pub struct World {
     pub stopped: AtomicU64,
 }
 
-/// It.
+/// The state that all threads of the storm share.
 pub static WORLD: World = World {
     nodes: AtomicU64::new(1),
     cpus: AtomicU64::new(1),

@@ -13,7 +13,7 @@ use crate::nodes;
 
 /// All threads of a program but the one that wakes.
 const WAITERS: usize = thread::MAX - 1;
-/// Longest wait; nobody waits that long who is woken.
+/// The longest wait: a thread that is woken waits less.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Crowd {
@@ -72,7 +72,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Wakes just so many, who are about to wait or do. `false`: more were woken.
+    /// Wakes exactly `count` threads, which wait or are about to. `false`: more were woken.
     fn wake(&self, count: u32, cost: &mut Cost) -> Result<bool> {
         let read = |c| sys::kernel_count(c);
         let mut woken = 0;

@@ -185,7 +185,7 @@ pub fn asynchronous() -> Result<()> {
 static PILE: Mutex<Vec<Vec<u64>>> = Mutex::new(Vec::new());
 static DONE: AtomicU32 = AtomicU32::new(0);
 
-/// One of those who work until the time is over; gives how often it has.
+/// A thread that works until the time is over; gives how often it has.
 fn worker(n: u64, end: Instant) -> u64 {
     let mut rounds = 0u64;
     while Instant::now() < end {
@@ -242,7 +242,7 @@ pub fn work(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Node 1 dies with the threads that are there.
+/// Node 1 dies, and with it the threads that run there.
 pub fn lost() -> Result<()> {
     let there = NodeId::new(1).ok_or(sys::Error::NoSuchNode)?;
     let holder = thread::spawn_on(there, || {

@@ -41,7 +41,7 @@ fn round(n: u64) -> sys::Result<()> {
     Ok(())
 }
 
-/// One of those who are in services all the time.
+/// A thread that is in services all the time.
 fn client(end: Instant) {
     let mut n = 0;
     while Instant::now() < end {

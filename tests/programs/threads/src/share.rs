@@ -9,7 +9,7 @@ use dyad::{report, sys, thread};
 
 use crate::{nodes, on_all};
 
-/// Where a thread has been, and who it was.
+/// What a thread has seen: its places and its identity.
 struct Seen {
     node: NodeId,
     isa: Isa,

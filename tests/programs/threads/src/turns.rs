@@ -16,11 +16,11 @@ static TABLE: Table = Table::new();
 /// The system's, with counts.
 #[derive(Default)]
 struct Counted {
-    /// Waits that ended because somebody woke the waiter, or for no reason.
+    /// Waits that ended because another thread woke the waiter, or for no reason.
     woken: AtomicU64,
     /// Waits that were none: the word had changed.
     in_time: AtomicU64,
-    /// Wake-ups that found somebody: each is one `Send`.
+    /// Wake-ups that found a waiter: each is one `Send`.
     sends: AtomicU64,
 }
 

@@ -40,7 +40,7 @@ const FAULTS: [(&str, &[&str]); 9] = [
     ),
 ];
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![
         times::test(

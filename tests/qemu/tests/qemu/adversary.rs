@@ -34,7 +34,7 @@ const PAIR: &[Isa] = &[X86_64, Aarch64];
 const REVERSED: &[Isa] = &[Aarch64, X86_64];
 const THREE: &[Isa] = &[X86_64, Aarch64, X86_64];
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = |tiers, name: &str, nodes: &'static [Isa], cpus, coherent| {
         times::test(tiers, format!("adversary::{name}"), move || {

@@ -33,7 +33,7 @@ const BOUND_MS: u64 = 20_000;
 /// Moves of a run.
 const MOVES: u64 = 8;
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
         times::test(tiers, format!("ask::{name}"), f)
@@ -219,7 +219,7 @@ fn went(result: Result<Moved, AskFailed>) -> Result<Moved, Failed> {
     result.map_err(|e| format!("{e:?}").into())
 }
 
-/// It works as long as it takes to be moved so often, and longer.
+/// Arguments of a program that runs longer than all its moves take.
 const LONG: &str = "--steps 4000 --pause 1000";
 
 fn moved() -> Result<(), Failed> {

@@ -70,7 +70,7 @@ const LONG: [System; 4] = [
 /// What the runs of a system have shown.
 type Played = Vec<(RunReport, String)>;
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let runs = size(1, 1, LONG_RUNS);
     let mut trials = Vec::new();

@@ -10,7 +10,7 @@ use xtask::config::{RunConfig, Work};
 
 use crate::{console, times};
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
         times::test(tiers, format!("back_ends::{name}"), f)

@@ -51,7 +51,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let all = CASES.iter().map(|case| {
         let name = format!("benchmarks::{}_verifies_wherever_it_runs", case.bench);

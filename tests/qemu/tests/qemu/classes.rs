@@ -25,7 +25,7 @@ const KERNELS: &[(&str, &[&str])] = &[
 /// How long a run may take.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for &(kernel, classes) in KERNELS {

@@ -45,7 +45,7 @@ const DOORBELLS: &str = "simulated_doorbells";
 /// Deadlines of all these tests of ticks.
 const ALL_TICKS: u64 = 3104;
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
         times::test(tiers, format!("clock::{name}"), f)
@@ -69,7 +69,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// How often a run is repeated: so often, or in the long form twenty times.
+/// How often a run is repeated: `quick` times, or twenty times in the long form.
 pub fn repetitions(quick: usize) -> usize {
     size(quick, quick, 20)
 }

@@ -20,7 +20,7 @@ const THREE: &[Isa] = &[Aarch64, X86_64, Aarch64];
 /// How soon a caller hears that its machine has died, and the run ends.
 const PROMPT: Duration = Duration::from_secs(20);
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
         times::test(tiers, format!("crossing::{name}"), f)

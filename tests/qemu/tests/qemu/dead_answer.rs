@@ -39,7 +39,7 @@ const FULL: [(&str, u64, [u64; 3]); 5] = [
 ];
 /// How soon a program must have ended that a death ends.
 const SOON: Duration = Duration::from_secs(2);
-/// The same with simulated time, of which a second takes as many instructions as a CPU executes in it.
+/// The limit in simulated time, where a second takes as many instructions as a CPU executes in it.
 const SOON_SIMULATED: Duration = Duration::from_secs(30);
 /// How long a run may take. One that takes longer hangs.
 const HANGS: Duration = Duration::from_secs(60);
@@ -78,7 +78,7 @@ pub struct Row {
     answer: Answer,
 }
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let listed = times::test(
         Tiers::QUICK,

@@ -181,7 +181,7 @@ const SCENES: [Scene; 13] = [
     },
 ];
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     SCENES
         .iter()

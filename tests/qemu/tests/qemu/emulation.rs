@@ -24,7 +24,7 @@ use crate::console::{self, Kept};
 use crate::kill::{self, Kill, says};
 use crate::times;
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = |tiers, name: &str, nodes: &'static [Isa], cpus: usize| {
         let name = format!("emulation::{name}");

@@ -14,14 +14,14 @@ use crate::times;
 
 /// The race: a claim whose compare-and-swap was replaced by a load and a store.
 const RACE: &str = "seeded_race_two_nodes_claim_a_word";
-/// The same with the compare-and-swap.
+/// The test whose claim is a compare-and-swap.
 const SOUND: &str = "one_of_all_nodes_claims_a_word";
 /// Seeds within which it must be found.
 const SEEDS: u64 = 200;
 /// How often it is repeated. (More would take long; the long form of `explore` repeats it ten times.)
 const REPEATS: u32 = 4;
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let found = || -> Result<(), Failed> { race_is_found().map_err(Failed::from) };
     vec![times::test(

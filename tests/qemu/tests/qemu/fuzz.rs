@@ -50,7 +50,7 @@ fn go() {
 fn main() -> Result<()> {
 "#;
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     vec![times::test(
         Tiers::FULL.and(Tiers::LONG),

@@ -16,7 +16,7 @@ use crate::times;
 /// How soon the run ends after the machine has died.
 const PROMPT: Duration = Duration::from_secs(20);
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
         times::test(tiers, format!("jumping::{name}"), f)

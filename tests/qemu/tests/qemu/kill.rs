@@ -128,7 +128,7 @@ pub fn missing(detail: &str) -> Option<u64> {
     all.checked_sub(back)
 }
 
-/// Whether somebody says that.
+/// Whether a node prints these words.
 pub fn says(words: &str) -> impl FnMut(&Event<'_>) -> bool + use<'_> {
     move |event| match event {
         Event::Line {
@@ -164,8 +164,7 @@ struct Doomed<F> {
     killer: Option<JoinHandle<Option<Instant>>>,
 }
 
-/// The same with several machines, each of which has its time. The run goes on after the last one has been
-/// killed.
+/// Kills several machines, each at its own time. The run goes on after the last one has been killed.
 pub fn run_each<F>(config: &RunConfig, kills: Vec<(Kill, F)>) -> Ended
 where
     F: FnMut(&Event<'_>) -> bool,

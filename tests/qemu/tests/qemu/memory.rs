@@ -14,7 +14,7 @@ use crate::console::{because, run};
 use crate::kill::{self, Kill};
 use crate::times;
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
         times::test(tiers, format!("memory::{name}"), f)

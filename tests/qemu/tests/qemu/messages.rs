@@ -22,7 +22,7 @@ const LONG: u64 = 1_000_000;
 const IDLE: u64 = 500;
 const OTHER_DOORBELLS: u64 = 25;
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
         times::test(tiers, format!("messages::{name}"), f)

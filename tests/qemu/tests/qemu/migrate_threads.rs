@@ -19,7 +19,7 @@ const LINES: usize = 18;
 /// Scenes of the program.
 const SCENES: usize = 17;
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
         times::test(tiers, format!("migrate_threads::{name}"), f)

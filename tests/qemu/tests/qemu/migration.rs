@@ -8,7 +8,7 @@ use xtask::bench::migration::{self, Group, Key, MigrationReport, Options};
 use crate::console::Kept;
 use crate::times;
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
         times::test(tiers, format!("migration::{name}"), f)

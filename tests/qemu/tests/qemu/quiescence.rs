@@ -16,7 +16,7 @@ use crate::times;
 const LEAST: u64 = 64 << 20;
 const LARGE: [u64; 3] = [4 << 30, 1 << 30, 256 << 20];
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let trial = times::test(
         Tiers::FULL,

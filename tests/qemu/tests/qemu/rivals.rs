@@ -23,7 +23,7 @@ const REPORT: u64 = 64 + 96;
 
 type Scene = fn(Vec<Isa>) -> Result<(), Failed>;
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let scenes = [
         ("console_flood", console as Scene),

@@ -15,7 +15,7 @@ use crate::console::{because, run};
 use crate::kill::{self, Ended, Kill};
 use crate::times;
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
         times::test(tiers, format!("run::{name}"), f)

@@ -17,7 +17,7 @@ use crate::times;
 /// How often a run may be disturbed by other work on this computer.
 const ATTEMPTS: usize = 3;
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
         times::test(tiers, format!("simulation::{name}"), f)

@@ -19,7 +19,7 @@ const LONG: u64 = 10_000_000;
 /// Seconds of fused time of the other forms.
 const SECONDS: [u64; 2] = [3, 10];
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = |tiers, name: &str, nodes: &'static [Isa], cpus, coherent| {
         times::test(tiers, format!("storm::{name}"), move || {

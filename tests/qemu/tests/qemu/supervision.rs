@@ -50,7 +50,7 @@ const ASLEEP: &str = "simulated_ticks_asleep_for_long";
 const BEGIN: &str = "ticks begin";
 const END: &str = "ticks end";
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
         times::test(tiers, format!("supervision::{name}"), f)

@@ -23,7 +23,7 @@ const LEAKED: u64 = 8;
 /// How long a run may take to end once a machine has died.
 const PROMPT: Duration = Duration::from_secs(40);
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
         times::test(tiers, format!("threads::{name}"), f)
@@ -210,7 +210,7 @@ fn ends_so(
     }
 }
 
-/// The same.
+/// Runs a scene that ends with an exit code, and checks what it prints.
 fn ends(nodes: &[Isa], cpus: usize, scene: &str, code: u32, says: &[&str]) -> Result<(), Failed> {
     ends_so(nodes, cpus, scene, code, says).map(drop)
 }
@@ -277,7 +277,7 @@ fn lost(nodes: &[Isa]) -> Result<(), Failed> {
     ended.lost_no_more_than(LEAKED)
 }
 
-/// A scene that is played so often, all of whose checks pass: `frames.returned` is one of them.
+/// Runs a scene several times, and checks that all checks of each run pass, `frames.returned` among them.
 fn played(
     nodes: &[Isa],
     cpus: usize,

@@ -17,7 +17,7 @@ use crate::times;
 /// How often the program opens each window per ISA.
 const REPETITIONS: u64 = 40;
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
         times::test(tiers, format!("windows::{name}"), f)

@@ -15,8 +15,8 @@ use crate::times;
 /// The kernels, in the order in which the program runs them.
 const KERNELS: [&str; 4] = ["is", "cg", "mg", "ft"];
 
-/// How the thread moves: at every so manieth point in phases that begin where it was before, with
-/// phases in turns from the other side, and once in each kernel.
+/// Migration schedules: at every Nth point, in phases that begin on the current ISA; in phases that begin on
+/// the other ISA; and once in each kernel.
 const SCHEDULES: [(u64, &str); 3] = [
     (3, "--hop off --every 3"),
     (7, "--every 7 --home aarch64"),
@@ -37,7 +37,7 @@ const MORE: [(u64, &str); 10] = [
     (0, "--at 20"),
 ];
 
-/// All of them.
+/// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     vec![
         times::test(

@@ -8,10 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
 use dyad_abi::Isa;
-use dyad_abi::cap::{
-    CapType, CaptblOp, ComponentOp, HardwareOp, LivenessOp, MemoryOp, ReceiveOp, SendOp, SinvOp,
-    SpaceOp, ThreadOp, TimeOp,
-};
+use dyad_abi::cap::{CapType, authority};
 use dyad_abi::marker::WindowId;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -73,39 +70,13 @@ pub struct Operation {
 
 /// Every operation of the ABI, of each type. What is only a right is none.
 pub fn operations() -> Vec<Operation> {
-    let mut all = Vec::new();
-    macro_rules! of {
-        ($ty:ident, $ops:ident $(, but $right:ident)?) => {
-            for &op in $ops::ALL {
-                let rights: &[$ops] = &[$($ops::$right)?];
-                if !rights.contains(&op) {
-                    all.push(Operation {
-                        ty: CapType::$ty,
-                        number: op as u32,
-                        name: op.name(),
-                    });
-                }
-            }
-        };
-    }
-    for &ty in CapType::ALL {
-        match ty {
-            CapType::Captbl => of!(Captbl, CaptblOp, but Activate),
-            CapType::Space => of!(Space, SpaceOp),
-            CapType::Component => of!(Component, ComponentOp),
-            CapType::Thread => of!(Thread, ThreadOp),
-            CapType::Sinv => of!(Sinv, SinvOp),
-            CapType::Send => of!(Send, SendOp),
-            CapType::Receive => of!(Receive, ReceiveOp),
-            CapType::Memory => of!(Memory, MemoryOp),
-            CapType::Time => of!(Time, TimeOp, but Use),
-            CapType::Hardware => of!(Hardware, HardwareOp),
-            CapType::Liveness => of!(Liveness, LivenessOp, but Guard),
-            // All of theirs are rights.
-            CapType::PageTable | CapType::Frame | CapType::ThreadIds => {}
-        }
-    }
-    all
+    let rows = authority::all().filter(|row| !row.only_a_right);
+    rows.map(|row| Operation {
+        ty: row.ty,
+        number: row.number,
+        name: row.name,
+    })
+    .collect()
 }
 
 #[derive(Deserialize)]
@@ -271,6 +242,7 @@ pub fn of_operations(nodes: &[Isa], coherent: bool) -> RunConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dyad_abi::cap::MemoryOp;
 
     fn report(window: u16, longest: u64) -> Value {
         json!({

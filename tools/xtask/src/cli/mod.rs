@@ -37,7 +37,7 @@ struct Cli {
 enum Command {
     /// Build everything, start a system of machines and run a program on it
     Run(Box<run::RunArgs>),
-    /// Ask a thread of a system that runs to go on on another node, and wait until it has
+    /// Move a thread of a running system to another node, and wait until it has moved
     Migrate(migrate::MigrateArgs),
     /// List the threads of a system that runs: where they are, what they do
     Ps(ps::PsArgs),

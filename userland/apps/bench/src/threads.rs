@@ -63,7 +63,7 @@ fn come_back(direction: &Direction) -> Moved {
     thread::migrate_to(direction.home)
 }
 
-/// There and back, so often.
+/// Moves there and back, `times` times.
 fn trips(direction: &Direction, times: u32) -> Moved {
     for _ in 0..times {
         go(direction)?;

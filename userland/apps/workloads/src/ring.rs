@@ -45,8 +45,8 @@ impl Ring {
         Ring::through(&order)
     }
 
-    /// Through `lines` lines, `stride` bytes apart, in order. At least two lines; the stride is a
-    /// multiple of a line.
+    /// A ring through `lines` lines, `stride` bytes apart, in order. There are at least two lines, and the
+    /// stride is a multiple of a line.
     pub fn strided(lines: usize, stride: usize) -> Ring {
         let order: Vec<u32> = (0..lines).map(|i| (i * stride / LINE) as u32).collect();
         Ring::through(&order)

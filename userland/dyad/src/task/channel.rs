@@ -49,7 +49,7 @@ struct Shared<T> {
     senders: usize,
     has_receiver: bool,
     receiver: Option<Waker>,
-    /// Those who wait for room. All are woken when there is some.
+    /// Wakers of tasks that wait for room. All are woken when there is some.
     waiting: Vec<Waker>,
 }
 

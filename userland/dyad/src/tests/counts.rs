@@ -25,7 +25,7 @@ struct Crowd {
     out: AtomicU32,
     /// Which have.
     is_out: [AtomicBool; WAITERS],
-    /// What has been woken by somebody who was lost meanwhile.
+    /// Wake-ups by threads that were lost meanwhile.
     by_lost: AtomicU32,
 }
 
@@ -66,7 +66,7 @@ impl Crowd {
         self.out.fetch_add(1, SeqCst);
     }
 
-    /// Wakes just so many, who are about to wait or do.
+    /// Wakes exactly `count` threads, which wait or are about to.
     fn wake(&self, count: u32) {
         let mut woken = 0;
         until(|| {

@@ -98,7 +98,7 @@ impl<W: Words, H: Host> Station<W, H> {
         }
     }
 
-    /// Puts the replies that have come where those who wait for them look.
+    /// Stores the replies that have come where the waiting threads look for them.
     pub(super) fn take_replies(&mut self) {
         if self.calls.is_empty() && self.ready == 0 {
             return;

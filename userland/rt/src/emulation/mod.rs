@@ -68,7 +68,7 @@ pub struct Arrived {
     pub isa: Isa,
     /// Where it is now.
     pub here: NodeId,
-    /// The frame pointer of who calls the point.
+    /// The frame pointer of the function that calls the point.
     pub frame: u64,
     /// Where the call of the point returns to.
     pub back: u64,
@@ -140,7 +140,7 @@ static INTERPRET: AtomicU64 = AtomicU64::new(0);
 static DATA_STACKS: [AtomicU64; MAX_PROGRAM_THREADS as usize] =
     [const { AtomicU64::new(0) }; MAX_PROGRAM_THREADS as usize];
 
-/// The point, if what is interpreted can end there.
+/// The point at which the interpretation can end, if the program has one.
 fn point() -> Option<&'static Point> {
     // SAFETY: 1. It is null, or a reference that lives for ever.
     let point = unsafe { POINT.load(Ordering::Acquire).as_ref() };
@@ -227,8 +227,8 @@ pub fn enable() -> Result<()> {
     Ok(())
 }
 
-/// Asks that thread `n` of the program be stopped, wherever it is at fused time `at`, and go on on
-/// `node`. Comes back at once.
+/// Asks that thread `n` of the program be stopped, wherever it is at fused time `at`, and be continued on
+/// `node`. Returns at once.
 ///
 /// # Errors
 ///
@@ -294,7 +294,7 @@ pub fn at_later_entry(argument: u64) {
     }
 }
 
-/// The capability of thread `n`, which is the caller: the stack does not say who it is here.
+/// The capability of thread `n`, which is the calling thread. Its number cannot be found by the stack here.
 fn own(n: u64) -> Cap<Thread> {
     Cap::at(slot::thread(n))
 }
@@ -389,7 +389,7 @@ fn asked(n: u64) -> &'static AtomicU64 {
     unsafe { &*with_exposed_provenance(block as usize) }
 }
 
-/// The same, on an ISA.
+/// Interprets the thread on an ISA.
 fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
     let (Some(point), Ok(here)) = (point(), dyad_sys::where_am_i()) else {
         dyad_sys::exit(101)
@@ -480,7 +480,7 @@ fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
     go_back(n, page, &guest.registers())
 }
 
-/// Whether a thread that natively is on an ISA crosses to another one there.
+/// Whether a native thread on an ISA would cross to another ISA at this fault.
 fn crosses(isa: Isa, fault: &Fault) -> bool {
     let (start, end) = away_window(isa.other());
     fault.access == Access::Fetch && (start..end).contains(&fault.va)

@@ -62,7 +62,7 @@ pub struct Table<W, const THREADS: usize = THREADS_OF_A_PROGRAM, const BUCKETS: 
 }
 
 impl Table<AtomicU64> {
-    /// Nobody waits.
+    /// A table in which no thread waits.
     pub const fn new() -> Self {
         Table {
             waits: [const { Line(AtomicU64::new(0)) }; _],
@@ -108,7 +108,7 @@ impl<W: Word, const THREADS: usize, const BUCKETS: usize> Table<W, THREADS, BUCK
         self.waits[n as usize].0.get() == key
     }
 
-    /// Thread `n` does not wait any more. `true`: somebody has taken it, and has woken it or will.
+    /// Ends the wait of thread `n`. `true`: another thread has taken the waiter, and has woken it or will.
     pub fn end(&self, n: u64, key: u64) -> bool {
         let taken = !self.waits[n as usize].0.exchange(key, 0);
         self.buckets[Self::bucket(key)].0.clear(1 << n);

@@ -154,7 +154,7 @@ pub fn choose(node: Option<NodeId>) -> Option<NodeId> {
     old
 }
 
-/// The slot of the calling thread; `None` in an invocation, where the control block is somebody else's.
+/// The slot of the calling thread; `None` in an invocation, where the control block is another program's.
 #[cfg(target_os = "none")]
 #[inline]
 fn own() -> Option<&'static core::sync::atomic::AtomicU64> {

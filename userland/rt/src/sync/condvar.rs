@@ -16,7 +16,7 @@ pub struct Condvar {
 }
 
 impl Condvar {
-    /// Nobody waits.
+    /// A condition that no thread waits for.
     pub const fn new() -> Condvar {
         Condvar {
             count: AtomicU32::new(0),

@@ -12,7 +12,7 @@ use crate::futex;
 const NEW: u32 = 0;
 const DONE: u32 = u32::MAX;
 
-/// Runs something once, whoever comes first. If that panics, the program ends.
+/// Runs a function once, in the thread that comes first. If the function panics, the program ends.
 pub struct Once {
     state: AtomicU32,
 }

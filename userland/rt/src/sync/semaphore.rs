@@ -44,7 +44,7 @@ impl Semaphore {
         true
     }
 
-    /// Takes a permit, waiting for one if need be: for ever, if those who have them were lost with
+    /// Takes a permit, waiting for one if need be: for ever, if the threads with the permits were lost with
     /// their nodes. [`acquire_or_lost`](Semaphore::acquire_or_lost) does not wait then.
     pub fn acquire(&self) {
         self.lost.used();
@@ -88,7 +88,7 @@ impl Semaphore {
         false
     }
 
-    /// Gives a permit back, or a new one. Whoever waits is woken.
+    /// Gives a permit back, or a new one. Wakes a waiting thread.
     ///
     /// # Panics
     ///

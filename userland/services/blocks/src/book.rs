@@ -15,7 +15,7 @@ pub struct Block(u32);
 /// Whose a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nobody's.
+    /// The block has no owner.
     Free,
     /// A node's.
     Owned(NodeId),
@@ -75,7 +75,7 @@ impl Need {
         (self.used as u128 * other.owned as u128) < other.used as u128 * self.owned as u128
     }
 
-    /// The same without so many frames; `None` if it uses more than are left.
+    /// The need of the node without `frames` of its frames; `None` if it uses more than would be left.
     pub const fn without(&self, frames: u64) -> Option<Need> {
         match self.owned.checked_sub(frames) {
             Some(owned) if self.used < owned => Some(Need { owned, ..*self }),

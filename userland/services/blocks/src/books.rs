@@ -17,7 +17,7 @@ use dyad_abi::{Error, NodeId, Result};
 use crate::evict::Leaving;
 use crate::{Block, Book, Cost, Holding, Kernel, MAX_RUNS, Need, Run, State};
 
-/// Whether a node wants a block that is somebody else's.
+/// Whether a node wants a block of another node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Wish {
@@ -26,9 +26,9 @@ pub enum Wish {
     None = 0,
     /// Yes, and it has some frames left meanwhile.
     Asked,
-    /// Yes, and somebody waits for it.
+    /// Yes, and a thread waits for it.
     Waiting,
-    /// Somebody has waited, and there is none: pressures are equal, or blocks cannot be emptied.
+    /// A thread has waited, and there is no block: pressures are equal, or blocks cannot be emptied.
     Refused,
 }
 
@@ -39,7 +39,7 @@ impl Wish {
     }
 }
 
-/// How long a refusal is one, in ns: who waits asks more often. Pressures change.
+/// How long a refusal holds, in ns: waiting threads ask more often, and pressures change.
 const FRESH_NS: u64 = 1_000_000_000;
 
 /// What has happened to a node's memory.

@@ -53,7 +53,7 @@ pub const CALLS: u32 = 64;
 pub const PASSES: u32 = 4;
 /// The pause between two pieces, in which others of this CPU run.
 pub const PAUSE_NS: u64 = 200_000;
-/// The pause when somebody or something else is in the way: frames that have not quiesced, mostly.
+/// The pause when an operation has to be tried again, mostly because frames have not quiesced.
 pub const LATER_NS: u64 = 2_000_000;
 /// How often that may be in a row.
 pub const PATIENCE: u32 = 5_000;
@@ -162,8 +162,8 @@ impl<const N: usize> Books<N> {
         }
     }
 
-    /// Nobody is to wait for what does not come: those who do are told so, and the block that is on its way
-    /// stays where it was.
+    /// Ends all waits for blocks that will not come: the waiting threads are told so, and a block that is on
+    /// its way stays where it was.
     fn give_up_wishes(&mut self, k: &impl Kernel) {
         self.leaving.stays = self.leaving.is_busy();
         self.leaving.in_vain = 0;

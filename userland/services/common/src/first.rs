@@ -26,7 +26,7 @@ use crate::takedown::{self, Patience};
 pub const TABLE: Cap<Captbl> = Cap::at(slot::TABLE);
 /// Its space.
 pub const SPACE: Cap<Space> = Cap::at(slot::SPACE);
-/// It.
+/// The capability for the program's own component.
 pub const COMPONENT: Cap<Component> = Cap::at(slot::COMPONENT);
 /// Where its first thread runs.
 pub const HOME: NodeId = NodeId::new(0).unwrap();
@@ -182,7 +182,7 @@ impl Store {
         self.pools[pool]
     }
 
-    /// Gives frames of a pool to somebody.
+    /// Takes frames of a pool, for a new owner.
     ///
     /// # Errors
     ///
@@ -275,7 +275,7 @@ impl Store {
         self.patiently(|| TABLE.copy_in(place.index(), of, Rights::ALL, None, part))
     }
 
-    /// Memory of a pool for somebody, with all rights, for good.
+    /// Memory of a pool for a new owner, with all rights, for good.
     ///
     /// # Errors
     ///

@@ -35,7 +35,7 @@ pub enum What {
     Kernel,
     /// Inside a block.
     Tail,
-    /// Not to be had: reserved, retired, or being changed by somebody.
+    /// The frame cannot be had: it is reserved, retired, or being changed.
     Other,
 }
 
@@ -95,7 +95,7 @@ pub struct Account {
     next: u64,
 }
 
-/// Memory that has been given to somebody.
+/// Memory that has been given away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arena {
     first: u64,

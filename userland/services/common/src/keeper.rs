@@ -223,7 +223,7 @@ mod tests {
         }
     }
 
-    /// Of those who find that the holder has ended one takes over, who is told so, and the others wait for
+    /// Of the threads that find that the holder has ended, one takes over and is told so; the others wait for
     /// that one.
     #[test]
     fn one_succeeds_a_holder_that_has_ended() {

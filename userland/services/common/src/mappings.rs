@@ -325,7 +325,7 @@ mod tests {
         }
     }
 
-    /// What is taken back is flushed also by the one who finishes it.
+    /// Pages that are taken back are flushed also by the thread that finishes the work of another one.
     #[test]
     fn what_is_finished_is_flushed() {
         let (mut book, k) = (Mappings::<8>::new(LIMITS), Fake::default());

@@ -26,7 +26,7 @@ impl PoolMemory {
         Ok(PoolMemory { cap, frames })
     }
 
-    /// The same, without frames if there is no such pool.
+    /// The memory of a pool; no frames if there is no such pool.
     pub fn or_none(pool: usize) -> PoolMemory {
         let cap = Cap::at(slot::memory(pool));
         PoolMemory::of(pool).unwrap_or(PoolMemory { cap, frames: 0 })

@@ -18,7 +18,7 @@ pub const LATEST_NS: u64 = 10_000_000_000;
 pub enum Asker {
     /// The program that the thread is part of.
     Program,
-    /// The launcher, for whoever runs the system.
+    /// The launcher, in the name of the user.
     Launcher,
 }
 

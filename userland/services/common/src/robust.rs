@@ -77,7 +77,7 @@ pub fn is_inside(token: u64) -> bool {
     rt::hardware(ANY).is_inside(token) != Ok(false)
 }
 
-/// The right to what a [`RobustLock`] protects; gives it back when dropped.
+/// Access to what a [`RobustLock`] protects. Dropping it unlocks.
 pub struct RobustGuard<'a, T> {
     _turn: Turn<'a>,
     value: &'a mut T,

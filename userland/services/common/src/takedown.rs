@@ -15,7 +15,7 @@ use dyad_sys::cap::{Cap, Receive, Space, Until};
 /// Events and messages that are taken from one line at most.
 const MAX_NEWS: u32 = 10_000;
 
-/// How a caller waits while somebody else is in the way of an operation.
+/// How a caller waits while another thread is in the way of an operation.
 pub trait Patience {
     /// Lets others go on. An error ends the attempts.
     ///

@@ -63,7 +63,7 @@ pub struct Bank {
     start: Start,
 }
 
-/// The books; who may look at them says `KEEPER`.
+/// The books. `KEEPER` names the thread that may access them.
 struct Banks(UnsafeCell<Bank>);
 
 // SAFETY: 1. Only who has its turn of `KEEPER` looks at the books, but for the start, before anybody else runs.
@@ -81,7 +81,7 @@ static BANK: Banks = Banks(UnsafeCell::new(Bank {
 }));
 /// What programs may ask about the books.
 static ANSWERS: Answers = Answers::new();
-/// The program's address space, for who cannot have the books; 0: none.
+/// The program's address space, for threads that cannot have the books; 0: none.
 static SPACE: AtomicU64 = AtomicU64::new(0);
 /// The number of the program whose memory this is; 0: none.
 static PROGRAM: AtomicU64 = AtomicU64::new(0);
@@ -187,7 +187,7 @@ impl Bank {
     }
 }
 
-/// Faults of a program on a node find no memory any more: sees to it that they do.
+/// Gets memory for faults of a program on a node, which find none any more.
 ///
 /// # Errors
 ///

@@ -17,8 +17,8 @@ use crate::memory::{Store, TABLE};
 use crate::program::{HOME, Needs, Program, Window};
 use crate::trouble::{Done, During};
 
-/// Frames of a service's supply on a node: for its own pages, and for the stacks of those who invoke
-/// it, page tables included.
+/// Frames of a service's supply on a node: for its own pages, and for the stacks of its clients' invocations,
+/// page tables included.
 const SERVICE_SUPPLY: u64 = 256;
 const INVOKED_SUPPLY: u64 = 640;
 /// Frames of a node's pool that nobody gets.

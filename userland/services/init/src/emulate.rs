@@ -304,7 +304,7 @@ impl Request {
         Step::Done
     }
 
-    /// What somebody who was lost had done all but the end of.
+    /// The step that a lost thread had done all but the end of.
     fn once_more(&self) -> Option<Step> {
         let page = self.page();
         let is_begun = || {

@@ -72,7 +72,7 @@ pub struct Program {
     pub table: Cap<Captbl>,
     /// Its address space.
     pub space: Cap<Space>,
-    /// It.
+    /// The component.
     pub component: Cap<Component>,
     /// Where its threads start.
     pub entry: u64,
@@ -337,7 +337,7 @@ impl Program {
         self.shared_page(store, window, va, write, fill).map(drop)
     }
 
-    /// The same; the frame, for others to map.
+    /// Maps a page in the program, and gives its frame for other programs to map.
     pub fn shared_page(
         &mut self,
         store: &mut Store,

@@ -85,7 +85,7 @@ fn begin() -> ! {
     shut_down(EXIT_BOOT)
 }
 
-/// Does something with what has been built. `None`: it is not there, or somebody has it.
+/// Does something with the system that has been built. `None`: it is not built yet, or another thread has it.
 pub fn with_system<T>(f: impl FnOnce(&mut System) -> T) -> Option<T> {
     let mut books = SYSTEM.try_lock()?;
     TAKEN_ON.store(life_here(), Ordering::Relaxed);
@@ -101,8 +101,8 @@ fn life_here() -> u64 {
     state.map_or(0, |now| wardens::name(node, now.incarnation))
 }
 
-/// Whether the node has died on which what has been built was taken: the thread that has it may be lost, or go on on
-/// another node and give it back.
+/// Whether the node has died on which the books were taken: the thread that has them may be lost, or may
+/// continue on another node and give them back.
 pub fn books_may_be_lost() -> bool {
     let life = TAKEN_ON.load(Ordering::Relaxed);
     let node = NodeId::new((life & 0xff).wrapping_sub(1));

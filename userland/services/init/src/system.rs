@@ -64,7 +64,7 @@ const BESIDE_SUPPLY: u64 = 4096;
 
 /// A program that is no service.
 pub struct Guest {
-    /// It.
+    /// The program.
     pub program: Program,
     /// Its name.
     pub name: &'static str,

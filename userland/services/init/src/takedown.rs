@@ -49,7 +49,7 @@ pub struct Count {
     pub returned: u64,
 }
 
-/// An operation on the address space of somebody who may still be on a CPU elsewhere.
+/// Repeats an operation on the address space of a thread that may still be on a CPU elsewhere.
 fn patiently<T>(mut f: impl FnMut() -> Result<T>) -> Result<T> {
     let mut tries = 0;
     loop {

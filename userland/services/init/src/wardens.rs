@@ -62,7 +62,7 @@ static WARDENS: [Warden; MAX_NODES] = [const {
 }; MAX_NODES];
 /// Sends news to where the leader waits.
 static LEADER_NEWS: AtomicU64 = AtomicU64::new(0);
-/// The same of what the launcher asks.
+/// Sends what the launcher asks to where the leader waits.
 static LEADER_ASKED: AtomicU64 = AtomicU64::new(0);
 /// `incarnation << 32 | node + 1` of the leader.
 static LEADER: AtomicU64 = AtomicU64::new(0);

@@ -23,7 +23,7 @@ const LIMITS: Limits = Limits {
 };
 /// Pages reclaimed at a time.
 const PIECE: u64 = 256;
-/// Most attempts at a piece that somebody else is in the way of.
+/// Most attempts at a piece that another thread is changing.
 const TRIES: u32 = 1000;
 
 const CLIENTS: usize = program::MAX as usize;

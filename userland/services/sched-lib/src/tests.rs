@@ -338,7 +338,7 @@ impl World {
         }
     }
 
-    /// One round of the scheduler. Whoever runs waits again.
+    /// One round of the scheduler. The thread that runs waits again afterwards.
     fn round(&mut self, until: Option<u64>) -> Next {
         let entry = |_| Some(IDLE);
         for thread in core::mem::take(&mut self.list) {
@@ -373,7 +373,7 @@ impl World {
 
 #[derive(Clone, Debug)]
 enum Act {
-    /// Somebody wakes a thread, and is about to say so.
+    /// A thread is woken, and the scheduler is about to hear of it.
     Wake(usize),
     /// A message has a thread run at once, without the scheduler; it waits again, and says so.
     Switch(usize, Option<u64>),

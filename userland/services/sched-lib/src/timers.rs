@@ -22,7 +22,7 @@ impl<const N: usize> Default for Timers<N> {
 impl<const N: usize> Timers<N> {
     const FITS: () = assert!(N < NOWHERE as usize);
 
-    /// Nobody sleeps.
+    /// Timers of no thread.
     pub const fn new() -> Self {
         const { Self::FITS };
         Timers {

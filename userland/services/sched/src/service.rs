@@ -14,7 +14,7 @@ use dyad_sys::cap::{Cap, Hardware, Receive, Send, Thread, Until};
 
 const THREADS: usize = sched::THREADS as usize;
 const ENDPOINTS: Cap<Receive> = Cap::at(slot::ENDPOINT);
-/// Most events taken before somebody runs: a flood of wake-ups does not keep the CPU from work.
+/// Most events that are taken before a thread runs: a flood of wake-ups does not keep the CPU from work.
 const BATCH: usize = 2 * THREADS;
 
 dyad_services::entry!(start);

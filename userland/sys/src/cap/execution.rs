@@ -81,7 +81,7 @@ pub struct ThreadSetup {
     pub component: Cap<Component>,
     /// Where it starts.
     pub entry: u64,
-    /// What is passed there.
+    /// The argument that the entry gets.
     pub arg: u64,
     /// Its id; decides its stacks, those of its invocations too. No other live thread of the system has it.
     pub id: u32,
@@ -176,8 +176,9 @@ impl Cap<Thread> {
         self.call(ThreadOp::WriteRegister as u32, args).map(drop)
     }
 
-    /// The calling thread, which this must be, goes on on `node`. See [`migrate`](crate::migrate) for
-    /// what that means when the node has another ISA. Needs the right `Migrate`.
+    /// Moves the calling thread to `node`; the capability must be for that thread. See
+    /// [`migrate`](crate::migrate) for what that means when the node has another ISA. Needs the right
+    /// `Migrate`.
     ///
     /// Gives the node it is on when the call returns.
     ///
@@ -190,9 +191,10 @@ impl Cap<Thread> {
         NodeId::new(v).ok_or(Error::Corrupt)
     }
 
-    /// The calling thread, which this must be, goes on on `node`, at `pc`, with these stack and frame
-    /// pointers, `arg` in argument register 0 and zeros elsewhere; its thread pointer stays. Nothing of
-    /// what it was doing on either ISA is kept. Returns only if that is refused. Needs the right `Jump`.
+    /// Moves the calling thread, which the capability must be for, to `node`, and continues it at `pc`, with
+    /// these stack and frame pointers, `arg` in argument register 0 and zeros elsewhere; its thread pointer
+    /// stays. Nothing of what it was doing on either ISA is kept. Returns only if that is refused. Needs the
+    /// right `Jump`.
     ///
     /// # Safety
     ///
@@ -224,8 +226,8 @@ impl Cap<Thread> {
         Ok((Registers::from_words(&words), node))
     }
 
-    /// The calling thread, which this must be, goes on on `node` with other registers, which are of that
-    /// node's ISA. Returns only if that is refused. Needs the right `Load`.
+    /// Moves the calling thread, which the capability must be for, to `node` with other registers, which are of
+    /// that node's ISA. Returns only if that is refused. Needs the right `Load`.
     ///
     /// # Safety
     ///
@@ -254,7 +256,7 @@ impl Cap<Thread> {
         }
     }
 
-    /// As [`stop`](Cap::stop), with what has come of it.
+    /// Stops the thread, as [`stop`](Cap::stop) does, and tells the outcome.
     ///
     /// # Errors
     ///
@@ -299,8 +301,8 @@ impl Cap<Thread> {
         Ok((v != 0).then_some(v))
     }
 
-    /// The calling thread, which this must be, gives the CPU back to whoever dispatched it. Needs the
-    /// right `Yield`.
+    /// Gives the CPU back to the thread that dispatched the calling thread; the capability must be for the
+    /// calling thread. Needs the right `Yield`.
     ///
     /// # Errors
     ///

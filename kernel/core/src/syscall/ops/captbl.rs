@@ -23,7 +23,7 @@
 //! A table is named by capability, so a component can work on others' tables if it has been given
 //! them, and never on its own by right of being it.
 
-use dyad_abi::cap::authority::CONS_LEAF;
+use dyad_abi::cap::CONS_LEAF;
 use dyad_abi::cap::{
     CapIndex, CapType, CaptblOp, Guard, Introspection, LEAF_SLOTS, LivenessOp, Rights,
 };

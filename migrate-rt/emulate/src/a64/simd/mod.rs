@@ -86,7 +86,7 @@ impl Shape {
         })
     }
 
-    /// By the field size too.
+    /// The shape of the operands, with lanes of the size that the size field says.
     fn sized(word: u32) -> Result<Shape, Stop> {
         Shape::of(word, field(word, 22, 2))
     }

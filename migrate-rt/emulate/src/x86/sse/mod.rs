@@ -71,7 +71,7 @@ impl<M: Memory> Context<'_, M> {
         self.vector_at(true)
     }
 
-    /// The same, for instructions that may not care about alignment.
+    /// Reads a vector operand, for instructions that may not care about alignment.
     fn vector_at(&mut self, aligned: bool) -> Result<u128, Stop> {
         if let Some(n) = self.i.rm() {
             return Ok(self.state.xmm[usize::from(n)]);

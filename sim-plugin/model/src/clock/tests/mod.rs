@@ -20,12 +20,12 @@ fn node(n: usize) -> Who {
 /// What the host knows, shared by all CPUs of a test.
 struct World {
     words: Vec<AtomicU64>,
-    /// By node: interrupts that are pending, and somebody who waits for one.
+    /// By node: interrupts that are pending, and a condition to wait for one.
     bells: [(Mutex<Vec<Interrupt>>, Condvar); 4],
-    /// By node: what its thread does, and whether that is all it will ever do.
+    /// What the thread of each node does, and whether the thread does nothing else later.
     threads: [Mutex<Thread>; 4],
     gates: [AtomicU32; 4],
-    /// The host's time; moves when somebody looks at it.
+    /// The host's time; moves when it is read.
     now: AtomicU64,
 }
 

@@ -1,12 +1,16 @@
-//! One random operation of all types and all operations: each has its line in a `match` without a rest, so none can be
-//! forgotten when one is added.
+//! One random operation, of any type.
+//!
+//! Operations are drawn from the enumerations of the ABI, so a new operation is drawn as well. Operations whose arguments
+//! must be likely values to get anywhere have a line of their own below; the arguments of all others follow from the
+//! table of authority ([`derived`]).
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use dyad_abi::cap::authority::Form;
 use dyad_abi::cap::{
     COPY, CapIndex, CapType, CaptblOp, ComponentOp, FrameOp, Guard, HardwareOp, INTROSPECT,
     LivenessOp, MemoryOp, ObjectKind, PageTableOp, ReceiveOp, Rights, SendOp, SinvOp, SpaceOp,
-    TABLE_SLOTS, ThreadIdsOp, ThreadOp, TimeOp,
+    TABLE_SLOTS, ThreadIdsOp, ThreadOp, TimeOp, operation as authority_of,
 };
 use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
 
@@ -116,9 +120,7 @@ pub fn operation(a: &Actor) {
     let ty = a.pick(CapType::ALL);
     let (op, args) = match ty {
         CapType::Captbl => captbl(a),
-        CapType::PageTable => match a.pick(PageTableOp::ALL) {
-            PageTableOp::Link => (PageTableOp::Link as u64, words(a)),
-        },
+        CapType::PageTable => (a.pick(PageTableOp::ALL) as u64, words(a)),
         CapType::Space => space(a),
         CapType::Component => component(a),
         CapType::Thread => thread(a),
@@ -134,26 +136,20 @@ pub fn operation(a: &Actor) {
                 return;
             }
         },
-        CapType::Send => match a.pick(SendOp::ALL) {
-            SendOp::Send => (SendOp::Send as u64, words(a)),
-        },
+        CapType::Send => (a.pick(SendOp::ALL) as u64, words(a)),
         CapType::Receive => receive(a),
         CapType::Memory => memory(a),
-        CapType::Frame => match a.pick(FrameOp::ALL) {
-            op @ (FrameOp::Map | FrameOp::Write | FrameOp::Execute) => (op as u64, words(a)),
-        },
+        CapType::Frame => (a.pick(FrameOp::ALL) as u64, words(a)),
         CapType::Time => time(a),
         CapType::Hardware => hardware(a),
         CapType::Liveness => match a.pick(LivenessOp::ALL) {
-            LivenessOp::Guard => (LivenessOp::Guard as u64, words(a)),
             LivenessOp::Revoke => (
                 LivenessOp::Revoke as u64,
                 [a.pick(&[0, 1, 2, 3, 511, 512, u64::MAX]), 0, 0, 0, 0],
             ),
+            op => (op as u64, derived(a, ty, op as u32)),
         },
-        CapType::ThreadIds => match a.pick(ThreadIdsOp::ALL) {
-            ThreadIdsOp::Use => (ThreadIdsOp::Use as u64, words(a)),
-        },
+        CapType::ThreadIds => (a.pick(ThreadIdsOp::ALL) as u64, words(a)),
     };
     let (op, args) = match a.below(32) {
         0 => (INTROSPECT.into(), words(a)),
@@ -180,6 +176,46 @@ fn words(a: &Actor) -> [u64; 5] {
     [a.next(), a.next(), a.next(), a.next(), a.next()]
 }
 
+/// A number that may be a small one, as counts and indices are.
+fn number(a: &Actor) -> u64 {
+    match a.below(4) {
+        0 => 0,
+        1 => a.below(80),
+        2 => a.pick(&ABSURD),
+        _ => a.next(),
+    }
+}
+
+/// A guard, or none.
+fn guard(a: &Actor) -> u64 {
+    let guard = match a.below(4) {
+        0 => Guard {
+            liveness: at::pool(CapType::Liveness, a.next()),
+            entry: a.below(4) as u32,
+        }
+        .bits(),
+        _ => 0,
+    };
+    u64::from(guard) << 32
+}
+
+/// Arguments of an operation: capabilities where the table of authority wants them, and numbers elsewhere.
+fn derived(a: &Actor, ty: CapType, op: u32) -> [u64; 5] {
+    let mut words = [number(a), number(a), number(a), number(a), number(a)];
+    let row = authority_of(ty, op);
+    for argument in row.map_or(&[][..], |row| row.arguments) {
+        let ty = argument.ty.unwrap_or_else(|| a.pick(CapType::ALL));
+        let low = words[argument.at] & 0xffff_ffff;
+        words[argument.at] = match argument.form {
+            Form::Index => operand(a, ty),
+            Form::Upper => low | operand(a, ty) << 32,
+            Form::Place => place(a, a.pick(CapType::ALL)),
+            Form::Guard => low | guard(a),
+        };
+    }
+    words
+}
+
 fn captbl(a: &Actor) -> (u64, [u64; 5]) {
     let op = a.pick(CaptblOp::ALL);
     let some = a.pick(CapType::ALL);
@@ -188,17 +224,8 @@ fn captbl(a: &Actor) -> (u64, [u64; 5]) {
         _ => at::pool(some, a.next()).get().into(),
     };
     let args = match op {
-        CaptblOp::Activate => words(a),
         CaptblOp::Deactivate | CaptblOp::Read => [index, 0, 0, 0, 0],
         CaptblOp::CopyIn => {
-            let guard = match a.below(4) {
-                0 => Guard {
-                    liveness: at::pool(CapType::Liveness, a.next()),
-                    entry: a.below(4) as u32,
-                }
-                .bits(),
-                _ => 0,
-            };
             let narrow = match a.below(4) {
                 0 => [a.below(16), a.below(8)],
                 1 => [a.pick(&ABSURD), a.pick(&ABSURD)],
@@ -208,16 +235,11 @@ fn captbl(a: &Actor) -> (u64, [u64; 5]) {
                 0 => a.below(64 * u64::from(at::LEAVES)),
                 _ => operand(a, some),
             };
-            [
-                index,
-                source,
-                rights(a) | u64::from(guard) << 32,
-                narrow[0],
-                narrow[1],
-            ]
+            [index, source, rights(a) | guard(a), narrow[0], narrow[1]]
         }
         CaptblOp::Cons => [16 + a.below(4), operand(a, CapType::Captbl), 0, 0, 0],
         CaptblOp::Decons => [16 + a.below(5), 0, 0, 0, 0],
+        _ => derived(a, CapType::Captbl, op as u32),
     };
     (op as u64, args)
 }
@@ -261,7 +283,6 @@ fn space(a: &Actor) -> (u64, [u64; 5]) {
             a.below(64),
             a.below(64),
         ],
-        SpaceOp::Shootdown => [va, a.pick(&[0, PAGE_SIZE, u64::MAX]), 0, 0, 0],
         SpaceOp::Reclaim => [va.max(WINDOW), a.below(WINDOW_PAGES), 0, 0, 0],
         SpaceOp::Map => [
             table_at(a, 1 + a.below(2)),
@@ -290,6 +311,10 @@ fn space(a: &Actor) -> (u64, [u64; 5]) {
             ]);
             [at & !7, a.below(2), a.next(), 0, 0]
         }
+        _ => {
+            let [_, rest @ ..] = derived(a, CapType::Space, op as u32);
+            [va, rest[0], rest[1], rest[2], rest[3]]
+        }
     };
     (op as u64, args)
 }
@@ -298,7 +323,6 @@ fn component(a: &Actor) -> (u64, [u64; 5]) {
     let op = a.pick(ComponentOp::ALL);
     let args = match op {
         ComponentOp::SetFaultHandler => [operand(a, CapType::Sinv), 0, 0, 0, 0],
-        ComponentOp::SetHome => [a.below(8), 0, 0, 0, 0],
         ComponentOp::MakeSinv => {
             let entry = report(word::INVOKED).load(Relaxed);
             let entry = a.pick(&[entry, entry, gadget_address(), USER_END, 0]);
@@ -317,6 +341,7 @@ fn component(a: &Actor) -> (u64, [u64; 5]) {
             0,
             0,
         ],
+        _ => derived(a, CapType::Component, op as u32),
     };
     (op as u64, args)
 }
@@ -332,13 +357,13 @@ fn thread(a: &Actor) -> (u64, [u64; 5]) {
         ThreadOp::ReadRegister => [a.below(3), a.below(40), 0, 0, 0],
         ThreadOp::WriteRegister => [a.below(3), a.below(40), value, 0, 0],
         ThreadOp::Migrate => [node(a), 0, 0, 0, 0],
-        ThreadOp::Stop | ThreadOp::Yield | ThreadOp::Deadline => [0; 5],
         ThreadOp::Resume => [somewhere(a), 0, 0, 0, 0],
         ThreadOp::Exit => [a.next(), 0, 0, 0, 0],
         ThreadOp::Configure => configure(a),
         ThreadOp::Jump => [node(a), value, a.pick(&[WINDOW, a.next()]), 0, 0],
         ThreadOp::Unload => [a.below(3), WINDOW + a.below(4096), 0, 0, 0],
         ThreadOp::Load => [WINDOW, node(a), 0, 0, 0],
+        _ => derived(a, CapType::Thread, op as u32),
     };
     (op as u64, args)
 }
@@ -385,8 +410,11 @@ fn receive(a: &Actor) -> (u64, [u64; 5]) {
             0,
             0,
         ],
-        ReceiveOp::Bind => [line, node(a) | a.below(3) << 8 | a.next() << 16, 0, 0, 0],
         ReceiveOp::Receive => [line, a.pick(&[1, 1, 1, 1 << 20]), 0, 0, 0],
+        _ => {
+            let [_, rest @ ..] = derived(a, CapType::Receive, op as u32);
+            [line, rest[0], rest[1], rest[2], rest[3]]
+        }
     };
     (op as u64, args)
 }
@@ -396,12 +424,13 @@ fn memory(a: &Actor) -> (u64, [u64; 5]) {
     let at = frame(a);
     let args = match op {
         MemoryOp::RetypeKernel => [at, a.below(ObjectKind::ALL.len() as u64 + 2), 0, 0, 0],
-        MemoryOp::RetypeUntyped | MemoryOp::Split | MemoryOp::Merge | MemoryOp::Inspect => {
-            [at, 0, 0, 0, 0]
-        }
         MemoryOp::Activate => [at, place(a, a.pick(CapType::ALL)), rights(a), 0, 0],
         MemoryOp::RetypeUser => [at, a.pick(&[0, 0, 0, 1, 2, 3, 7, 64, u64::MAX]), 0, 0, 0],
         MemoryOp::Count => [at, a.pick(&[0, 1, 8, MEMORY_FRAMES, u64::MAX]), 0, 0, 0],
+        _ => {
+            let [_, rest @ ..] = derived(a, CapType::Memory, op as u32);
+            [at, rest[0], rest[1], rest[2], rest[3]]
+        }
     };
     (op as u64, args)
 }
@@ -410,8 +439,8 @@ fn time(a: &Actor) -> (u64, [u64; 5]) {
     let op = a.pick(TimeOp::ALL);
     let ns = a.pick(&[a.below(1 << 22), a.next(), u64::MAX, u64::MAX - 1]);
     let args = match op {
-        TimeOp::Use | TimeOp::Read => [0; 5],
         TimeOp::Transfer => [operand(a, CapType::Time), ns, 0, 0, 0],
+        _ => derived(a, CapType::Time, op as u32),
     };
     (op as u64, args)
 }
@@ -420,7 +449,6 @@ fn time(a: &Actor) -> (u64, [u64; 5]) {
 fn hardware(a: &Actor) -> (u64, [u64; 5]) {
     let op = a.pick(HardwareOp::ALL);
     let args = match op {
-        HardwareOp::FlushTlb | HardwareOp::Now | HardwareOp::Where => [0; 5],
         HardwareOp::AttachIrq => [a.below(80), operand(a, CapType::Send), 0, 0, 0],
         HardwareOp::Write => [
             a.pick(&[0, WINDOW, USER_END - 1, 1 << 63, u64::MAX]),
@@ -444,6 +472,7 @@ fn hardware(a: &Actor) -> (u64, [u64; 5]) {
         HardwareOp::Count => [a.below(40), 0, 0, 0, 0],
         // Of its own invocations, and of those of others.
         HardwareOp::Inside => [(a.below(256) << 8) | a.below(16), 0, 0, 0, 0],
+        _ => derived(a, CapType::Hardware, op as u32),
     };
     (op as u64, args)
 }

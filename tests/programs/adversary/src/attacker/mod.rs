@@ -208,7 +208,7 @@ pub enum Task {
 }
 
 impl Task {
-    /// All of them.
+    /// All tasks.
     pub const ALL: [Task; 8] = [
         Task::Work,
         Task::Cross,

@@ -60,7 +60,7 @@ pub enum Play {
 }
 
 impl Play {
-    /// All of them.
+    /// All plays.
     pub const ALL: [Play; 8] = [
         Play::Stopped,
         Play::Twins,

@@ -111,7 +111,7 @@ impl Binary for Bits {
     }
 }
 
-/// All of it.
+/// Formats values of all kinds.
 pub fn run(out: &mut String) {
     writeln!(
         out,

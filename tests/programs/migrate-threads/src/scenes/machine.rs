@@ -210,7 +210,7 @@ impl Vm<'_, '_> {
     }
 }
 
-/// Runs a program; how many steps it took.
+/// Runs a program of the scene's machine. Gives the number of steps.
 fn exec(code: &[u8], out: &mut String) -> Result<u32, Fault> {
     let mut vm = Vm {
         code,

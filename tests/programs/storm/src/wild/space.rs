@@ -27,7 +27,7 @@ fn permissions(a: &Actor) -> u64 {
     }
 }
 
-/// The program's own space, in the window.
+/// An operation on the window in the program's own address space.
 pub(super) fn on_window(a: &Actor) {
     let page = match a.below(8) {
         0 => a.below(WINDOW_PAGES),

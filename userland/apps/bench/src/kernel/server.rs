@@ -78,7 +78,7 @@ unsafe extern "C" {
 /// A server on one ISA.
 #[derive(Clone, Copy, Debug)]
 pub struct Server {
-    /// It.
+    /// The component.
     pub component: Cap<Component>,
     /// Its table, as the program names it.
     pub table: Cap<Captbl>,

@@ -126,8 +126,8 @@ pub fn touch<const ID: u16>(at: *const u64) -> u64 {
     v
 }
 
-/// The same by a thread whose floating-point registers are off, because of an invocation just before.
-/// In one function: on AArch64, the end of a function that has invoked uses such registers.
+/// Counts the operation in a thread whose floating-point registers are off, because of an invocation just
+/// before. In one function: on AArch64, the end of a function that has invoked uses such registers.
 #[inline(never)]
 pub fn touch_after<const ID: u16>(word: u64, at: *const u64) -> u64 {
     let first = raw::invoke1(word, [0; 4]);

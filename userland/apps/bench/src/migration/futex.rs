@@ -59,7 +59,7 @@ fn wake() -> u32 {
     marker::window::<{ at_home(SLOT) }, _>(|| futex::wake(&TABLE.word, 1))
 }
 
-/// Nothing else is in the window.
+/// The window contains nothing else.
 #[inline(never)]
 fn wait(old: u32, deadline: u64) -> Result<(), dyad::sys::Error> {
     marker::window::<{ away(SLOT) }, _>(|| futex::wait(&TABLE.word, old, deadline))

@@ -18,7 +18,7 @@ const FAULT: u16 = 1;
 /// Repetitions that do not count.
 const WARM_UP: u32 = 8;
 
-/// All of them.
+/// Measures all small operations.
 pub async fn measure(direction: &Direction, times: u32) -> Result<()> {
     ping_pong(direction, times).await?;
     crossing::measure(direction, times)?;

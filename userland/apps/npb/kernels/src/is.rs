@@ -216,7 +216,7 @@ impl Is {
         self.count_with(&mut || ());
     }
 
-    /// The same, calling `point` after every so many keys.
+    /// Counts keys, and calls `point` at regular intervals.
     pub fn count_with(&mut self, point: &mut impl FnMut()) {
         self.ranks.fill(0);
         for keys in self.keys.chunks(KEYS_PER_POINT) {

@@ -61,7 +61,7 @@ impl Chase {
         self.ring.first()
     }
 
-    /// The same list, followed otherwise from here on.
+    /// Changes how the list is followed from here on.
     pub fn set(&mut self, per_visit: u32, work: u32) {
         (self.per_visit, self.work) = (per_visit, work);
     }

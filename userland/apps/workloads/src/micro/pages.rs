@@ -13,18 +13,18 @@ pub const LINES: usize = PAGE / LINE;
 /// Bytes that the published measurement goes through in order.
 pub const SEQUENTIAL: usize = 10 << 20;
 
-/// Who has the memory, who touches it, and what was done before.
+/// An access pattern: the owner of the memory, the side that touches it, and whether it was touched before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
     /// The origin touches what is its own.
     Vanilla,
     /// The remote side touches memory of the origin for the first time.
     RemoteAccessOrigin,
-    /// The same, once more: "no cold".
+    /// The remote side touches memory of the origin once more: "no cold".
     RemoteAccessOriginNoCold,
     /// The origin touches memory of the remote side for the first time.
     OriginAccessRemote,
-    /// The same, once more.
+    /// The origin touches memory of the remote side once more.
     OriginAccessRemoteNoCold,
 }
 

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Waiting for a word of memory to change, as `futex` calls have it.
 pub trait Futex {
-    /// Sleeps if `word` still is `value`, until somebody wakes its sleepers or for no reason.
+    /// Sleeps if `word` still is `value`, until another thread wakes its sleepers, or for no reason.
     fn wait(&self, word: &AtomicU32, value: u32);
 
     /// Wakes a sleeper of `word`, if there is one.
@@ -21,9 +21,9 @@ pub enum Player {
     Unlocker,
 }
 
-/// Nobody has the lock.
+/// The lock is free.
 const UNLOCKED: u32 = 0;
-/// Somebody has it.
+/// The lock is taken.
 const LOCKED: u32 = 1;
 
 /// What both share. The words are in lines of their own.

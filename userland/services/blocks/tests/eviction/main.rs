@@ -62,7 +62,7 @@ struct Outcome {
     stayed: u64,
     /// Nodes that were told that there is no memory.
     refused: usize,
-    /// The books were lost with who had them.
+    /// The books were lost with their holder.
     lost: bool,
 }
 
@@ -114,7 +114,7 @@ impl Run3 {
         }
     }
 
-    /// Somebody does something with the books in hand; `None`: it died meanwhile.
+    /// Does something with the books in hand; `None` if its node has died meanwhile.
     fn held<T>(&mut self, by: usize, f: impl FnOnce(&mut Books<16>, &World) -> T) -> Option<T> {
         self.world.leads.set(Some(by));
         let done = catch_unwind(AssertUnwindSafe(|| f(&mut self.books, &self.world)));
@@ -129,7 +129,7 @@ impl Run3 {
         }
     }
 
-    /// The books are lost: whoever leads makes all pages usable, and if it dies too, the next one.
+    /// The books are lost: the leader makes all pages usable, and if its node dies too, the next leader does.
     fn recover(&mut self) {
         while let Some(leader) = self.world.leader(self.order) {
             let whole = |_: &mut Books<16>, world: &World| {
@@ -353,7 +353,7 @@ fn events() -> Vec<Act> {
     all
 }
 
-/// One thing at each point, whoever leads.
+/// One event at each point, under every leader.
 fn one_each(lacks: Lacks) -> Vec<(Act, Outcome)> {
     let mut seen = Vec::new();
     for order in ORDERS {
@@ -387,7 +387,7 @@ fn anything_may_happen_at_any_point() {
     println!("{} runs", seen.len());
 }
 
-/// What is in the way for too long: the block stays, and who waits for it is told so.
+/// An obstacle stays for too long: the block stays, and the waiting thread is told so.
 #[test]
 fn what_does_not_come_to_an_end_is_given_up() {
     let order = ORDERS[1];

@@ -77,7 +77,7 @@ pub enum Act {
     Object(At),
 }
 
-/// Unwinds from whoever was on a node that has died.
+/// The panic of a thread whose node has died.
 pub struct Died;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,14 +131,14 @@ pub struct World {
     script: RefCell<Vec<(u32, Act)>>,
     /// How many points there have been.
     pub points: Cell<u32>,
-    /// Where whoever leads runs; `None`: nobody is in the middle of anything.
+    /// The node on which the leader runs; `None` while no operation is under way.
     pub leads: Cell<Option<usize>>,
     in_the_way: Cell<u32>,
     lacks: Lacks,
 }
 
 impl World {
-    /// Nobody uses any frame, and nothing is mapped.
+    /// A world in which no frame is used and nothing is mapped.
     pub fn new(lacks: Lacks) -> World {
         let page = Page {
             entries: [Entry::Empty; 2],
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// The same between two pieces.
+    /// The pause between two pieces.
     pub fn pause(&self) {
         self.leads.set(None);
         self.point();
@@ -345,7 +345,7 @@ impl World {
 }
 
 impl State {
-    /// Whether somebody has a frame in hand, or had when it died.
+    /// Whether a thread has a frame in hand, or had it when its node died.
     fn is_held(&self, at: At) -> bool {
         self.new == Some(at) || self.hands.iter().flatten().any(|(_, held)| *held == at)
     }

@@ -172,7 +172,7 @@ fn short<const RUN: usize>(
     }
 }
 
-/// The same, of runs that are long.
+/// One stage whose runs are long.
 #[inline(always)]
 fn long(
     from: &[Complex],

@@ -43,7 +43,7 @@ impl Grid {
         &self.points[(z * self.side + y) * self.side..][..self.side]
     }
 
-    /// The same, to be changed.
+    /// A row of the grid, to be changed.
     #[inline(always)]
     pub(super) fn row_mut(&mut self, y: usize, z: usize) -> &mut [f64] {
         &mut self.points[(z * self.side + y) * self.side..][..self.side]
