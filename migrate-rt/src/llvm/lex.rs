@@ -3,19 +3,21 @@
 //! The dialect is that of the pinned LLVM's printer. Nothing is guessed: a character that can be no
 //! part of it makes the line one that cannot be read, and with it the program one that is refused.
 
+use super::Unreadable;
 use std::ops::Range;
 
 /// A token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Token {
+pub struct Token {
+    /// What the token is.
     pub kind: Kind,
-    /// Where it is in the line; quotes and sigils included.
+    /// Where the token is in the line, quotes and sigils included.
     pub at: Range<usize>,
 }
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     /// `%name`
     Local,
     /// `@name`
@@ -36,41 +38,96 @@ fn is_name(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'$' | b'-')
 }
 
-/// The tokens of `line`, without its comment. `Err` has the place that cannot be read.
-pub(super) fn tokens(line: &str) -> Result<Vec<Token>, usize> {
-    let bytes = line.as_bytes();
-    let quoted = |from: usize| -> Result<usize, usize> {
-        let len = bytes[from + 1..].iter().position(|b| *b == b'"');
+/// The tokens of a line, one after the other, up to its comment. An error has the place that cannot be read.
+struct Tokens<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Tokens<'_> {
+    /// The end of the text in quotes that starts at `from`.
+    fn quoted(&self, from: usize) -> Result<usize, usize> {
+        let len = self.bytes[from + 1..].iter().position(|b| *b == b'"');
         Ok(from + 2 + len.ok_or(from)?)
-    };
-    let plain = |from: usize, also: &[u8]| {
-        let rest = &bytes[from..];
+    }
+
+    /// The end of the name at `from`, which may have the characters `also`.
+    fn plain(&self, from: usize, also: &[u8]) -> usize {
+        let rest = &self.bytes[from..];
         let len = rest.iter().position(|b| !is_name(*b) && !also.contains(b));
         from + len.unwrap_or(rest.len())
-    };
-    let mut out = Vec::new();
-    let mut at = 0;
-    while let Some(&b) = bytes.get(at) {
-        let next = bytes.get(at + 1).copied().unwrap_or(0);
-        let (kind, end) = match b {
-            b' ' | b'\t' => {
-                at += 1;
-                continue;
-            }
-            b';' => break,
-            b'%' | b'@' if next == b'"' => (sigil(b), quoted(at + 1)?),
-            b'%' | b'@' | b'#' if is_name(next) => (sigil(b), plain(at + 1, b"")),
-            b'!' if is_name(next) => (Kind::Meta, plain(at + 1, b"\\")),
-            b'"' => (Kind::Text, quoted(at)?),
+    }
+
+    fn token(&self, at: usize, b: u8) -> Result<(Kind, usize), usize> {
+        let next = self.bytes.get(at + 1).copied().unwrap_or(0);
+        Ok(match b {
+            b'%' | b'@' if next == b'"' => (sigil(b), self.quoted(at + 1)?),
+            b'%' | b'@' | b'#' if is_name(next) => (sigil(b), self.plain(at + 1, b"")),
+            b'!' if is_name(next) => (Kind::Meta, self.plain(at + 1, b"\\")),
+            b'"' => (Kind::Text, self.quoted(at)?),
             b'(' | b')' | b'[' | b']' | b'{' | b'}' | b'<' | b'>' | b',' | b'=' | b'*' | b':'
             | b'|' | b'!' => (Kind::Mark(b), at + 1),
-            _ if is_name(b) || b == b'+' => (Kind::Word, plain(at, b"+")),
+            _ if is_name(b) || b == b'+' => (Kind::Word, self.plain(at, b"+")),
             _ => return Err(at),
-        };
-        out.push(Token { kind, at: at..end });
-        at = end;
+        })
     }
-    Ok(out)
+}
+
+impl Iterator for Tokens<'_> {
+    type Item = Result<Token, usize>;
+
+    fn next(&mut self) -> Option<Result<Token, usize>> {
+        let blanks = self.bytes[self.at..].iter();
+        self.at += blanks.take_while(|b| matches!(b, b' ' | b'\t')).count();
+        let at = self.at;
+        let b = *self.bytes.get(at).filter(|b| **b != b';')?;
+        let token = self
+            .token(at, b)
+            .map(|(kind, end)| Token { kind, at: at..end });
+        self.at = token.as_ref().map_or(self.bytes.len(), |t| t.at.end);
+        Some(token)
+    }
+}
+
+/// The tokens of a line without its comment. An error has the place that cannot be read.
+fn tokens(line: &str) -> Result<Vec<Token>, usize> {
+    let bytes = line.as_bytes();
+    Tokens { bytes, at: 0 }.collect()
+}
+
+/// Reads a line.
+///
+/// # Errors
+///
+/// If the line is not in the dialect.
+pub fn lex(line: &str) -> Result<Lexed<'_>, Unreadable> {
+    let tokens = tokens(line).map_err(|_| Unreadable::new("", line))?;
+    Ok(Lexed { line, tokens })
+}
+
+/// The type that a text starts with; `None` if it starts with no type, or ends before the type does. What
+/// follows the type is not read.
+pub fn leading_type(text: &str) -> Option<Lexed<'_>> {
+    let bytes = text.as_bytes();
+    let mut l = Lexed {
+        line: text,
+        tokens: Vec::new(),
+    };
+    let mut depth = 0usize;
+    for token in (Tokens { bytes, at: 0 }) {
+        let token = token.ok()?;
+        let kind = token.kind;
+        l.tokens.push(token);
+        match kind {
+            Kind::Mark(b'(' | b'[' | b'{' | b'<') => depth += 1,
+            Kind::Mark(b')' | b']' | b'}' | b'>') => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+        if depth == 0 {
+            return l.past_type(0).map(|_| l);
+        }
+    }
+    None
 }
 
 fn sigil(b: u8) -> Kind {
@@ -82,10 +139,12 @@ fn sigil(b: u8) -> Kind {
 }
 
 /// A line with its tokens.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lexed<'a> {
+#[derive(Clone, Debug)]
+pub struct Lexed<'a> {
+    /// The line.
     pub line: &'a str,
-    pub tokens: &'a [Token],
+    /// Its tokens.
+    pub tokens: Vec<Token>,
 }
 
 impl<'a> Lexed<'a> {
@@ -94,6 +153,7 @@ impl<'a> Lexed<'a> {
         self.tokens.get(i).map_or("", |t| &self.line[t.at.clone()])
     }
 
+    /// What token `i` is.
     pub fn kind(&self, i: usize) -> Option<Kind> {
         self.tokens.get(i).map(|t| t.kind)
     }
@@ -103,6 +163,7 @@ impl<'a> Lexed<'a> {
         self.text(i).get(1..).unwrap_or("")
     }
 
+    /// Whether token `i` is that punctuation mark.
     pub fn is_mark(&self, i: usize, mark: u8) -> bool {
         self.kind(i) == Some(Kind::Mark(mark))
     }
@@ -185,12 +246,8 @@ mod tests {
     use super::*;
 
     fn texts(line: &str) -> Vec<String> {
-        let tokens = tokens(line).unwrap();
-        let lexed = Lexed {
-            line,
-            tokens: &tokens,
-        };
-        (0..tokens.len())
+        let lexed = lex(line).unwrap();
+        (0..lexed.tokens.len())
             .map(|i| lexed.text(i).to_owned())
             .collect()
     }
@@ -207,22 +264,27 @@ mod tests {
         assert_eq!(texts("float 1.000000e+00")[1], "1.000000e+00");
         // What is in quotes is never looked into.
         assert_eq!(texts(r#"asm "call @f(%x)", "=r,;""#).len(), 4);
-        assert!(tokens("store i8 ^, ptr %p").is_err() && tokens(r#"%"open"#).is_err());
+        assert!(lex("store i8 ^, ptr %p").is_err() && lex(r#"%"open"#).is_err());
     }
 
     #[test]
     fn types_and_brackets_are_found() {
         let line = "[2 x { i64, <4 x float> }] ptr addrspace(257) %T nonnull";
-        let tokens = tokens(line).unwrap();
-        let l = Lexed {
-            line,
-            tokens: &tokens,
-        };
+        let l = lex(line).unwrap();
         let end = l.past_type(0).unwrap();
         assert_eq!(l.squeezed(0..end), "[2 x{i64,<4 x float>}]");
         let second = l.past_type(end).unwrap();
         assert_eq!(l.squeezed(end..second), "ptr addrspace(257)");
         let third = l.past_type(second).unwrap();
         assert_eq!(l.past_type(third), None, "an attribute is no type");
+    }
+    #[test]
+    fn a_type_is_read_without_what_follows() {
+        let of = |text| leading_type(text).map(|l| l.squeezed(0..l.tokens.len()));
+        let packed = "<{ [3 x i8], ptr }> <{ [3 x i8] c\"^\" ...";
+        assert_eq!(of(packed).as_deref(), Some("<{[3 x i8],ptr}>"));
+        assert_eq!(of("i64 ^").as_deref(), Some("i64"));
+        assert_eq!(of("[3 x i8"), None);
+        assert_eq!(of("zeroinitializer"), None);
     }
 }

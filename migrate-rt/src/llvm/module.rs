@@ -1,16 +1,16 @@
 //! A module as functions of blocks of instructions, each still text, and back.
 
-use super::error::SpineError;
-use super::lex::{Kind, Lexed, Token, tokens};
+use super::{Kind, Unreadable, lex};
 use std::fmt::Write;
 
 /// A module.
-pub(super) struct Module {
+pub struct Module {
+    /// Lines and functions, in their order.
     pub items: Vec<Item>,
 }
 
 /// A part of it.
-pub(super) enum Item {
+pub enum Item {
     /// A line outside of functions.
     Line(String),
     /// A function with a body.
@@ -19,17 +19,18 @@ pub(super) enum Item {
 
 /// A function with a body.
 #[derive(Clone)]
-pub(super) struct Function {
+pub struct Function {
     /// From `define` to the opening brace.
     pub header: String,
     /// Name, with quotes if it needs them.
     pub name: String,
+    /// Its blocks; the first one is the entry.
     pub blocks: Vec<Block>,
 }
 
 /// A block.
 #[derive(Clone)]
-pub(super) struct Block {
+pub struct Block {
     /// Its label, as it is referred to without the sigil.
     pub label: String,
     /// Its instructions; one that is printed on several lines is on one here.
@@ -45,7 +46,7 @@ impl Module {
     /// # Errors
     ///
     /// Says which line cannot be read.
-    pub fn parse(text: &str) -> Result<Module, SpineError> {
+    pub fn parse(text: &str) -> Result<Module, Unreadable> {
         let mut items = Vec::new();
         let mut lines = text.lines();
         while let Some(line) = lines.next() {
@@ -58,7 +59,7 @@ impl Module {
                 match lines.next() {
                     Some("}") => break,
                     Some(line) => body.push(line),
-                    None => return Err(SpineError::unreadable("", line)),
+                    None => return Err(Unreadable::new("", line)),
                 }
             }
             items.push(Item::Function(Function::parse(line, &body)?));
@@ -91,12 +92,11 @@ impl Module {
 }
 
 impl Function {
-    fn parse(header: &str, body: &[&str]) -> Result<Function, SpineError> {
-        let lexed = lex(header)?;
-        let l = lexed.view();
+    fn parse(header: &str, body: &[&str]) -> Result<Function, Unreadable> {
+        let l = lex(header)?;
         let at = (0..l.tokens.len())
             .find(|i| l.kind(*i) == Some(Kind::Global) && l.is_mark(i + 1, b'('))
-            .ok_or_else(|| SpineError::unreadable("", header))?;
+            .ok_or_else(|| Unreadable::new("", header))?;
         let name = l.name(at).to_owned();
         let mut function = Function {
             header: header.to_owned(),
@@ -127,8 +127,7 @@ impl Function {
                 continue;
             }
             if !line.starts_with(' ') {
-                let label =
-                    label(text).ok_or_else(|| SpineError::unreadable(&function.name, text))?;
+                let label = label(text).ok_or_else(|| Unreadable::new(&function.name, text))?;
                 function.blocks.push(Block {
                     label: label.to_owned(),
                     insts: Vec::new(),
@@ -149,7 +148,7 @@ impl Function {
             }
         }
         if open.is_some() || function.blocks.is_empty() {
-            return Err(SpineError::unreadable(&function.name, header));
+            return Err(Unreadable::new(&function.name, header));
         }
         if implicit {
             let number = unnamed.to_string();
@@ -172,7 +171,7 @@ impl Function {
     /// # Errors
     ///
     /// If an instruction cannot be read.
-    pub fn name_all(&mut self) -> Result<(), SpineError> {
+    pub fn name_all(&mut self) -> Result<(), Unreadable> {
         let is_number = |n: &str| n.bytes().all(|b| b.is_ascii_digit());
         let new = |n: &str| is_number(n).then(|| format!("n.{n}"));
         self.header = rename(&self.header, new)?;
@@ -206,6 +205,7 @@ impl Function {
         out.push_str("}\n");
     }
 
+    /// The instructions of all blocks.
     pub fn insts(&self) -> impl Iterator<Item = &String> {
         self.blocks.iter().flat_map(|b| &b.insts)
     }
@@ -229,45 +229,13 @@ fn without_comment(text: &str) -> &str {
     text[..end.unwrap_or(text.len())].trim_end()
 }
 
-/// A line and its tokens.
-pub(super) struct Line {
-    text: String,
-    tokens: Vec<Token>,
-}
-
-impl Line {
-    pub fn view(&self) -> Lexed<'_> {
-        Lexed {
-            line: &self.text,
-            tokens: &self.tokens,
-        }
-    }
-}
-
-/// Reads a line.
-///
-/// # Errors
-///
-/// If it is not in the dialect.
-pub(super) fn lex(text: &str) -> Result<Line, SpineError> {
-    let tokens = tokens(text).map_err(|_| SpineError::unreadable("", text))?;
-    Ok(Line {
-        text: text.to_owned(),
-        tokens,
-    })
-}
-
 /// `inst` with other names for some of the values and blocks it refers to.
 ///
 /// # Errors
 ///
 /// If it cannot be read.
-pub(super) fn rename(
-    inst: &str,
-    new: impl Fn(&str) -> Option<String>,
-) -> Result<String, SpineError> {
-    let line = lex(inst)?;
-    let l = line.view();
+pub fn rename(inst: &str, new: impl Fn(&str) -> Option<String>) -> Result<String, Unreadable> {
+    let l = lex(inst)?;
     let mut out = String::with_capacity(inst.len());
     let mut done = 0;
     for i in (0..l.tokens.len()).filter(|i| l.kind(*i) == Some(Kind::Local)) {
