@@ -1,16 +1,16 @@
 //! The outcome of a run as comma-separated values: a row per node and region of interest.
 //!
-//! Columns are, in this order: what identifies the row, the settings, every key of [`super::keys`]
+//! Columns are, in this order: what identifies the row, the settings, every key of [`crate::sim::keys`]
 //! with its value for the node, what was counted, and where the time went. Fields with commas,
 //! quotes or line ends are quoted as RFC 4180 has it.
 
 use dyad_sim_model::config::{Order, SimConfig};
 use dyad_sim_model::report::{Breakdown, Counters};
 
-use super::keys::{KEYS, Place};
-use super::outcome::Part;
 use crate::config::Work;
 use crate::launch::RunReport;
+use crate::sim::keys::{KEYS, Place};
+use crate::sim::outcome::Part;
 
 /// Name and version of the form, in the first column of every row.
 pub const SCHEMA: &str = "dyad.run.csv/1";
@@ -158,13 +158,12 @@ fn row(report: &RunReport, node: usize, part: Option<&Part>) -> Vec<String> {
 
 /// A row as text, with its line end.
 pub fn line(fields: &[String]) -> String {
-    let quoted = fields
-        .iter()
-        .map(|field| match field.contains([',', '"', '\n', '\r']) {
-            true => format!("\"{}\"", field.replace('"', "\"\"")),
-            false => field.clone(),
-        });
-    quoted.collect::<Vec<_>>().join(",") + "\n"
+    let mut writer = csv::WriterBuilder::new()
+        .flexible(true)
+        .from_writer(Vec::new());
+    let written = writer.write_record(fields).map_err(|e| e.to_string());
+    let bytes = written.and_then(|()| writer.into_inner().map_err(|e| e.to_string()));
+    String::from_utf8(bytes.expect("memory takes all writes")).expect("rows are text")
 }
 
 /// The rows of a text in this form.
@@ -173,39 +172,23 @@ pub fn line(fields: &[String]) -> String {
 ///
 /// If a quoted field does not end.
 pub fn parse(text: &str) -> Result<Vec<Vec<String>>, String> {
-    let (mut rows, mut row, mut field) = (Vec::new(), Vec::new(), String::new());
-    let (mut quoted, mut chars) = (false, text.chars().peekable());
-    while let Some(c) = chars.next() {
-        match (quoted, c) {
-            (true, '"') if chars.peek() == Some(&'"') => {
-                chars.next();
-                field.push('"');
-            }
-            (_, '"') => quoted = !quoted,
-            (false, ',') => row.push(std::mem::take(&mut field)),
-            (false, '\r') => {}
-            (false, '\n') => {
-                row.push(std::mem::take(&mut field));
-                rows.push(std::mem::take(&mut row));
-            }
-            (_, c) => field.push(c),
-        }
-    }
-    if quoted {
+    // The library takes the end of the text for that of the field.
+    if !text.matches('"').count().is_multiple_of(2) {
         return Err("a quoted field does not end".into());
     }
-    if !field.is_empty() || !row.is_empty() {
-        row.push(field);
-        rows.push(row);
-    }
-    Ok(rows)
+    let rows = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .from_reader(text.as_bytes())
+        .into_deserialize();
+    rows.map(|row| row.map_err(|e| e.to_string())).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::outcome::tests::{machine, outcome};
     use super::*;
     use crate::config::{RunConfig, Sim};
+    use crate::sim::outcome::tests::{machine, outcome};
     use std::path::PathBuf;
 
     fn report() -> RunReport {

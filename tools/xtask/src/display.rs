@@ -11,6 +11,7 @@ use dyad_abi::record::{EXIT_FAILED, Level};
 
 use crate::console::{Line, Record};
 use crate::launch::{Event, RunReport, Sink};
+use crate::out::{People, people};
 use crate::sim::Outcome;
 use crate::{paths, size};
 
@@ -33,7 +34,7 @@ const GREY: &str = "90";
 
 /// Prints events.
 #[derive(Debug)]
-pub struct Display<O: Write = std::io::Stdout> {
+pub struct Display<O: Write = People> {
     out: O,
     verbosity: Verbosity,
     colour: bool,
@@ -45,21 +46,9 @@ pub struct Display<O: Write = std::io::Stdout> {
 }
 
 impl Display {
-    /// A display on the standard streams.
+    /// A display on the streams for people.
     pub fn new(verbosity: Verbosity) -> Display {
-        Display::on(std::io::stdout(), verbosity)
-    }
-}
-
-impl Display<std::io::Stderr> {
-    /// A display on standard error alone, for results that go to standard output.
-    pub fn on_stderr(verbosity: Verbosity) -> Display<std::io::Stderr> {
-        Display::on(std::io::stderr(), verbosity)
-    }
-}
-
-impl<O: Write + IsTerminal> Display<O> {
-    fn on(out: O, verbosity: Verbosity) -> Display<O> {
+        let out = people();
         let plain = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
             || std::env::var_os("TERM").is_some_and(|t| t == "dumb");
         Display {

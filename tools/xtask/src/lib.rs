@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 #[macro_use]
-mod out;
+pub mod out;
 
 pub mod apps;
 pub mod archive;
@@ -17,6 +17,7 @@ pub mod build;
 pub mod cli;
 pub mod config;
 pub mod console;
+pub mod csv;
 pub mod display;
 pub mod error;
 pub mod launch;

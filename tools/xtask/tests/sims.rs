@@ -6,7 +6,8 @@ mod common;
 use common::{Scratch, plugin_report, report, stub_sim, text};
 use dyad_sim_model::config::SimConfig;
 use dyad_sim_model::report::MachineReport;
-use xtask::sim::{Outcome, csv};
+use xtask::csv;
+use xtask::sim::Outcome;
 
 const TIMING: [&str; 4] = ["--sim", "timing", "--csv", "out.csv"];
 

@@ -327,7 +327,7 @@ impl fmt::Display for Refusal {
                 f.write_str("; it goes on where it was")
             }
             Refusal::NoAnswer => f.write_str(
-                "init does not answer: it is not there yet, or not at all (--bare, --ktest), or \
+                "init does not answer: it is not there yet, or not at all (--ktest, or a program in its place), or \
                  the system hangs",
             ),
             Refusal::Refused { why } => write!(f, "init refuses: {why}"),

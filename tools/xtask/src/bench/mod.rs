@@ -31,6 +31,12 @@ use dyad_abi::service::Grant;
 use crate::config::{RunConfig, Sim, Work};
 use crate::error::Error;
 use crate::launch::{self, RunReport, Sink};
+use crate::names;
+
+names! {
+    "measurement": migration::Group;
+    "level": sim::Level;
+}
 
 /// The program that performs the operations.
 pub const BENCH_APP: &str = "bench";

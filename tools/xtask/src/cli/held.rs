@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use super::run::write_json;
+use super::result::write_json;
 use crate::config::RunConfig;
 use crate::display::{Display, Verbosity};
 use crate::error::Error;
@@ -97,8 +97,7 @@ impl Done {
         let merged = dir.join("merged.log");
         std::fs::write(&merged, &self.log)
             .map_err(|e| Error::io(format_args!("cannot write {}", merged.display()), e))?;
-        let report = dir.join("report.json").display().to_string();
-        write_json(&report, &self.report.json())?;
+        write_json(&dir.join("report.json"), &self.report.json())?;
         Ok(Some(Failure {
             failure,
             logs: dir.clone(),

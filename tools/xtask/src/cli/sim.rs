@@ -5,11 +5,10 @@ use dyad_abi::Isa;
 use dyad_sim_model::config::Level;
 
 use crate::build;
-use crate::config::RunConfig;
 use crate::display::{Display, Verbosity};
 use crate::error::Error;
 use crate::launch::{Event, Sink};
-use crate::sim::{self, Profile, Setup, profile, sanitizer};
+use crate::sim::{self, Profile, Setup, System, profile, sanitizer};
 
 #[derive(Debug, Args)]
 pub(super) struct SimArgs {
@@ -68,7 +67,7 @@ pub(super) fn print_keys(name: Option<&str>) -> Result<u8, Error> {
         ..Setup::default()
     };
     let config = setup
-        .resolve(Level::Timing, &RunConfig::default())
+        .resolve(Level::Timing, &System::default())
         .map_err(Error::Usage)?;
     print!("{}", sim::list_keys(&config));
     Ok(0)

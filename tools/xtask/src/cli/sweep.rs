@@ -8,17 +8,17 @@ use std::path::Path;
 use clap::Args;
 
 use super::held::{Done, Failure};
-use super::run::{ShapeArgs, check_files, write_json};
-use crate::config::{RunConfig, Settings, Sim};
+use super::result;
+use super::shape::Shape;
+use crate::config::{Json, Number, RunConfig, Settings, Sim};
+use crate::csv;
 use crate::error::Error;
 use crate::launch::RunReport;
-use crate::sim::{Layer, csv, keys, versions};
+use crate::sim::{keys, versions};
 use crate::{launch, paths, setup, suggest};
 
 /// Name and version of the form of the table, in the first column of every row.
 const CSV_SCHEMA: &str = "dyad.sweep.csv/1";
-/// Name and version of the JSON form.
-const SCHEMA: &str = "dyad.sweep/1";
 /// Columns before those of a run.
 const HEAD: [&str; 6] = [
     "sweep_schema",
@@ -28,31 +28,10 @@ const HEAD: [&str; 6] = [
     "seconds",
     "logs",
 ];
-/// Settings that can be varied, besides numbers.
-const WORDS: [&str; 17] = [
-    "nodes",
-    "cpus",
-    "mem-local",
-    "mem-cxl",
-    "block-size",
-    "app",
-    "args",
-    "class",
-    "timeout",
-    "coherence",
-    "rounds",
-    "sim",
-    "model",
-    "profile",
-    "order",
-    "seed",
-    "on-death",
-];
-
 #[derive(Debug, Args)]
 pub(super) struct SweepArgs {
     #[command(flatten)]
-    shape: ShapeArgs,
+    shape: Shape,
     /// A setting and its values: a key of `cargo xtask sim keys`, or an option of a run such as
     /// model or class (nodes with + between the ISAs); every combination is run
     #[arg(long, value_name = "KEY=V1,V2", required = true)]
@@ -69,9 +48,8 @@ pub(super) struct SweepArgs {
     /// Go on with a table that is there: make the runs that are missing or have failed
     #[arg(long)]
     resume: bool,
-    /// Write how it went to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<String>,
+    #[command(flatten)]
+    json: Json,
 }
 
 /// A setting that is varied.
@@ -101,6 +79,7 @@ struct Failed {
 }
 
 pub(super) fn sweep(args: &SweepArgs) -> Result<u8, Error> {
+    result::open("sweep", &args.json)?;
     let axes: Vec<Axis> = args
         .over
         .iter()
@@ -113,9 +92,8 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<u8, Error> {
             axes[i].key
         )));
     }
-    let base = args.shape.gather(Settings::default())?;
+    let base = args.shape.gather()?;
     let plan = plan(args, &base, &axes)?;
-    check_files([args.json.as_deref()])?;
     let mut table = Table::open(args, &plan)?;
     let wanted: Vec<&Planned> = plan.iter().filter(|p| !table.has(p)).collect();
     let skipped = plan.len() - wanted.len();
@@ -178,7 +156,7 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<u8, Error> {
         let _ = std::fs::remove_dir(&logs);
     }
     let missing = wanted.len() - done;
-    println!(
+    let outcome = format!(
         "{} runs in {}, {} failed{}",
         plan.len() - missing,
         args.csv,
@@ -188,14 +166,12 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<u8, Error> {
             n => format!("; --resume makes the {n} that are missing or failed"),
         }
     );
+    println!("{outcome}");
     let ok = failed.is_empty() && missing == 0;
-    if let Some(file) = &args.json {
-        let json = serde_json::json!({
-            "schema": SCHEMA, "ok": ok, "runs": plan.len(), "done": done, "skipped": skipped,
-            "failed": failed, "csv": args.csv,
-        });
-        write_json(file, &json)?;
-    }
+    result::write(&serde_json::json!({
+        "schema": result::schema("sweep"), "ok": ok, "failure": (!ok).then_some(outcome),
+        "runs": plan.len(), "done": done, "skipped": skipped, "failed": failed, "csv": args.csv,
+    }))?;
     interrupted.map_or(Ok(u8::from(!ok)), Err)
 }
 
@@ -211,14 +187,16 @@ fn axis(word: &str) -> Result<Axis, String> {
     if values.iter().any(String::is_empty) {
         return Err(format!("--over {word}: a value is empty"));
     }
-    if !WORDS.contains(&key) {
-        keys::find(key).map_err(|e| match suggest::nearest(key, WORDS) {
+    let words = Settings::words();
+    if !words.iter().any(|word| word == key) {
+        let names = words.iter().map(String::as_str);
+        keys::find(key).map_err(|e| match suggest::nearest(key, names) {
             Some(near) if !e.contains("did you mean") => {
                 format!("--over: {e}; did you mean {near:?}?")
             }
             _ => format!(
                 "--over: {e}; besides those, possible are {}",
-                WORDS.join(", ")
+                words.join(", ")
             ),
         })?;
     }
@@ -240,32 +218,30 @@ fn plan(args: &SweepArgs, base: &Settings, axes: &[Axis]) -> Result<Vec<Planned>
         });
         combinations = longer.collect();
     }
+    let words = Settings::words();
     let mut plan = Vec::new();
     for values in combinations {
         let pairs = || axes.iter().map(|a| a.key.as_str()).zip(&values);
         let varied: Vec<String> = pairs().map(|(k, v)| format!("{k}={v}")).collect();
         let varied = varied.join(" ");
+        let wrong = |e| Error::Usage(format!("with {varied}: {e}"));
         let mut settings = base.clone();
-        let mut numbers = Vec::new();
         for (key, value) in pairs() {
             let value = match key {
                 "nodes" => value.replace('+', ","),
                 _ => value.to_string(),
             };
-            match settings.set_word(key, &value) {
-                true => {}
-                false => numbers.push((key.to_string(), value)),
+            match words.iter().any(|word| word == key) {
+                true => settings = settings.with(key, &value).map_err(wrong)?,
+                false => settings.set.push(Number {
+                    source: "--over".into(),
+                    key: key.into(),
+                    value,
+                }),
             }
         }
-        if !numbers.is_empty() {
-            settings.set.push(Layer {
-                source: "--over".into(),
-                strict: true,
-                entries: numbers,
-            });
-        }
         let config = args.shape.finish(&settings);
-        let config = config.map_err(|e| Error::Usage(format!("with {varied}: {e}")))?;
+        let config = config.map_err(|e| wrong(e.to_string()))?;
         if config.sim == Sim::Off {
             return Err(Error::Usage(
                 "sweep collects what is simulated: add --sim count, cache or timing".into(),
@@ -431,13 +407,6 @@ mod tests {
         ] {
             let e = axis(word).unwrap_err();
             assert!(e.contains(message), "{word}: {e}");
-        }
-    }
-
-    #[test]
-    fn words_are_settings() {
-        for word in WORDS {
-            assert!(Settings::default().set_word(word, "x"), "{word}");
         }
     }
 }

@@ -1,23 +1,28 @@
 //! What a run is: the settings of the command line and of a configuration file, checked.
 //!
-//! Both sources fill a [`Settings`] with the words the user wrote; [`Settings::or`] lets one
-//! source take precedence over another, and [`Settings::resolve`] checks the words and turns them
-//! into a [`RunConfig`]. So an error about a value is the same wherever the value came from.
+//! Each option is declared once, as a field of [`Settings`] or [`Output`]: clap reads it from the command
+//! line, serde from files, by the same name and with the same type. [`Settings::or`] lets one source take
+//! precedence over another, and [`Settings::resolve`] checks what depends on several settings and gives a
+//! [`RunConfig`].
 
 mod settings;
+mod test;
+mod value;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use dyad_abi::Isa;
 use dyad_abi::boot::{DEFAULT_BLOCK, DEFAULT_ROUNDS, OnDeath};
 use dyad_abi::service::Grant;
-use dyad_abi::{Isa, NodeId};
 use dyad_sim_model::config::{Level, SimConfig};
 
 use crate::error::Error;
-use crate::sim::Setup;
+use crate::sim::{Setup, System};
 
-pub use settings::{KEYS, Settings};
+pub use settings::{File, Json, Number, OUTPUT, Output, Settings};
+pub use test::TestOptions;
+pub use value::{BlockSize, Bytes, Named, Names, Nodes, OrderName, PoolSize, Whole};
 
 /// The program that `run` runs unless told otherwise.
 pub const DEFAULT_APP: &str = "hop";
@@ -74,45 +79,6 @@ pub enum Work {
     Ktest(Vec<String>),
 }
 
-/// Things only tests ask for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TestOptions {
-    /// Start the machines with `-smp 1` alone, which breaks atomics between machines.
-    pub no_maxcpus: bool,
-    /// XORed into the layout hash of a node.
-    pub layout_xor: Vec<(NodeId, u64)>,
-    /// The call, as `file:line`, that does without its flush, in kernels that are built with their
-    /// tests for it.
-    pub seeded: String,
-    /// Pretend that this much shared memory is available.
-    pub shm_limit: Option<u64>,
-    /// Programs that stand in for the emulators, by ISA.
-    pub qemu: [Option<PathBuf>; 2],
-    /// Images that stand in for the kernels, by ISA.
-    pub kernel: [Option<PathBuf>; 2],
-    /// A file that stands in for the plugin.
-    pub plugin: Option<PathBuf>,
-    /// Run the program in the place of `init`, with all its capabilities and without services.
-    pub bare: bool,
-    /// The plugin compares every translation that it remembers with the emulator's.
-    pub check_translations: bool,
-    /// A program that runs beside the program, with the same arguments; nothing is expected of it.
-    pub beside: Option<String>,
-    /// Plugins that are not ours, loaded beside it or in its place: each with its options, as QEMU
-    /// takes them; `{node}` is the number of the node. What they print goes to a file, see
-    /// [`crate::launch::NodeReport::plugins`].
-    pub plugins: Vec<String>,
-}
-
-impl TestOptions {
-    /// The plugins of a node that are not ours.
-    pub fn plugins_of(&self, node: NodeId) -> Vec<String> {
-        let number = node.to_string();
-        let plugins = self.plugins.iter();
-        plugins.map(|p| p.replace("{node}", &number)).collect()
-    }
-}
-
 /// A checked description of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunConfig {
@@ -162,11 +128,12 @@ pub struct RunConfig {
 
 impl Default for RunConfig {
     fn default() -> RunConfig {
+        let system = System::default();
         RunConfig {
-            nodes: vec![Isa::X86_64, Isa::Aarch64],
-            cpus: 1,
-            mem_local: 256 << 20,
-            mem_cxl: 512 << 20,
+            nodes: system.nodes,
+            cpus: system.cpus,
+            mem_local: system.mem_local,
+            mem_cxl: system.mem_cxl,
             block_size: DEFAULT_BLOCK,
             work: Work::App {
                 app: DEFAULT_APP.into(),
@@ -175,7 +142,7 @@ impl Default for RunConfig {
             grant: Grant::Nothing,
             timeout: Some(Duration::from_secs(DEFAULT_TIMEOUT)),
             on_death: OnDeath::End,
-            coherent: true,
+            coherent: system.coherent,
             rounds: DEFAULT_ROUNDS,
             audit: false,
             fastpaths: true,
@@ -208,13 +175,25 @@ impl RunConfig {
         !self.coherent && matches!(self.sim, Sim::Cache | Sim::Timing)
     }
 
+    /// The machines, as far as simulations depend on them.
+    pub fn system(&self) -> System {
+        System {
+            nodes: self.nodes.clone(),
+            cpus: self.cpus,
+            mem_local: self.mem_local,
+            mem_cxl: self.mem_cxl,
+            coherent: self.coherent,
+        }
+    }
+
     /// The complete configuration of the simulation, if there is one.
     ///
     /// # Errors
     ///
     /// What is wrong with it, and what is possible.
     pub fn simulation(&self) -> Result<Option<SimConfig>, Error> {
-        let resolve = |level| self.setup.resolve(level, self).map_err(Error::Usage);
+        let system = self.system();
+        let resolve = |level| (self.setup.resolve(level, &system)).map_err(Error::Usage);
         self.sim.level().map(resolve).transpose()
     }
 

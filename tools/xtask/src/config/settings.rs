@@ -1,121 +1,260 @@
-//! Settings in the words of the user, from the command line and from files.
+//! Settings: what the user wrote, on the command line and in files.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::str::FromStr;
 use std::time::Duration;
 
-use dyad_abi::Isa;
-use dyad_abi::boot::{LOCAL_STRIDE, MAX_CXL, MAX_ROUNDS, MIN_POOL, OnDeath, POOL_GRANULE};
-use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
+use clap::Args;
+use dyad_abi::boot::{LOCAL_STRIDE, MAX_CXL, MAX_ROUNDS, OnDeath};
+use dyad_abi::ident::MAX_CPUS;
 use dyad_abi::service::Grant;
-use dyad_abi::service::memory::{MAX_BLOCK, MIN_BLOCK, is_block_size};
-use dyad_sim_model::config::{MemoryModel, Order};
+use dyad_sim_model::config::{Coherence, MemoryModel, Order};
+use serde::de::{Deserialize, Deserializer, Error as _};
+use serde_json::{Map, Value};
 
+use super::value::{self, BlockSize, Named, Nodes, OrderName, PoolSize, Whole};
 use super::{DEFAULT_APP, RunConfig, Sim, Work};
 use crate::error::Error;
 use crate::sim::{Layer, Profile, profile};
 use crate::{size, suggest};
 
-/// A structure with a field for each key, and the keys.
-macro_rules! settings {
-    (words: $($word:ident $word_key:literal)*; flags: $($flag:ident $flag_key:literal)*;) => {
-        /// Settings as the user wrote them; `None` where nothing was said.
-        #[derive(Clone, Debug, Default, PartialEq, Eq)]
-        pub struct Settings {
-            $(#[doc = concat!("`", $word_key, "`")] pub $word: Option<String>,)*
-            $(#[doc = concat!("`", $flag_key, "`")] pub $flag: Option<bool>,)*
-            /// `set`: numbers of the simulation; later ones take precedence.
-            pub set: Vec<Layer>,
+const SYSTEM: &str = "System";
+const PROGRAM: &str = "Program";
+const KERNEL: &str = "Kernels";
+const SIMULATION: &str = "Simulation";
+/// Heading of the options that say where results go.
+pub const OUTPUT: &str = "Output";
+
+/// What describes a run: options of the command line, and keys of configuration files by the same names.
+/// Options that nobody has written are `None`, false or empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args, serde::Serialize, serde::Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Settings {
+    /// ISA of each node, 2 to 8 of them: x86_64, aarch64 [default: x86_64,aarch64]
+    #[arg(long, value_name = "LIST", help_heading = SYSTEM)]
+    pub nodes: Option<Nodes>,
+    /// CPUs per node, 1 to 8 [default: 1]
+    #[arg(long, value_name = "N", help_heading = SYSTEM)]
+    pub cpus: Option<Whole<1, { MAX_CPUS as u64 }>>,
+    /// Memory of each node's local pool [default: 256MiB]
+    #[arg(long, value_name = "SIZE", help_heading = SYSTEM)]
+    pub mem_local: Option<PoolSize<LOCAL_STRIDE>>,
+    /// Memory of the CXL pool [default: 512MiB]
+    #[arg(long, value_name = "SIZE", help_heading = SYSTEM)]
+    pub mem_cxl: Option<PoolSize<MAX_CXL>>,
+    /// Blocks in which nodes are given memory: a power of two from 32MiB to 4GiB [default: 32MiB]
+    #[arg(long, value_name = "SIZE", help_heading = SYSTEM)]
+    pub block_size: Option<BlockSize>,
+    /// When a node dies: end the run, let the others survive, or restart the node [default: end]
+    #[arg(long, value_name = "POLICY", help_heading = SYSTEM)]
+    pub on_death: Option<Named<OnDeath>>,
+    /// Whether the nodes' caches are kept coherent; if not, the kernels write back and invalidate what
+    /// they share [default: coherent]
+    #[arg(long, value_name = "MODE", help_heading = SYSTEM)]
+    pub coherence: Option<Named<Coherence>>,
+    /// End the run after this many seconds [default: 300]
+    #[arg(long, value_name = "SECS", help_heading = SYSTEM)]
+    pub timeout: Option<Whole<1, { 7 * 24 * 3600 }>>,
+    /// Directory of a memory file system for the pools [default: /dev/shm]
+    #[arg(long, value_name = "DIR", help_heading = SYSTEM)]
+    #[serde(deserialize_with = "value::text")]
+    pub shm_dir: Option<String>,
+
+    /// A program's name, its directory, or a .bundle file; `help` lists the programs [default: hop]
+    #[arg(long, value_name = "NAME", help_heading = PROGRAM)]
+    #[serde(deserialize_with = "value::text")]
+    pub app: Option<String>,
+    /// Problem class, handed to the program as `--class C`
+    #[arg(long, value_name = "C", help_heading = PROGRAM)]
+    #[serde(deserialize_with = "value::text")]
+    pub class: Option<String>,
+    /// What the program is given beyond what every program gets: nothing, or all that init has, of a
+    /// part of the memory [default: nothing]
+    #[arg(long, value_name = "WHAT", help_heading = PROGRAM)]
+    pub grant: Option<Named<Grant>>,
+    /// Arguments of the program
+    #[arg(last = true, value_name = "ARGS")]
+    #[serde(deserialize_with = "value::words")]
+    pub args: Vec<String>,
+
+    /// Rounds of quiescence per second on each node [default: 30]
+    #[arg(long, value_name = "N", help_heading = KERNEL)]
+    pub rounds: Option<Whole<1, MAX_ROUNDS>>,
+    /// At the end, compare the frame table with all page tables and capability tables of both ISAs
+    #[arg(long, help_heading = KERNEL)]
+    pub audit: bool,
+    /// Leave the fast paths out of the kernels: every operation takes the slow path, to see what the
+    /// fast ones save, or whether one is wrong
+    #[arg(long, help_heading = KERNEL)]
+    pub slowpath: bool,
+
+    /// Simulate: off, count (instructions), cache (caches and coherence too), timing (and what
+    /// they take time) [default: off]
+    #[arg(long, value_name = "LEVEL", help_heading = SIMULATION)]
+    pub sim: Option<Named<Sim>>,
+    /// Which memory is near [default: shared]
+    #[arg(long, value_name = "MODEL", help_heading = SIMULATION)]
+    pub model: Option<Named<MemoryModel>>,
+    /// Where latencies and sizes come from: paper-big, paper-small, artifact, or a TOML file
+    /// [default: paper-big]
+    #[arg(long, value_name = "NAME|FILE", help_heading = SIMULATION)]
+    #[serde(deserialize_with = "value::text")]
+    pub profile: Option<String>,
+    /// Change a number of the profile, such as l3.size=32MiB or aarch64.latency.remote=700; `--set
+    /// help` lists all
+    #[arg(long, value_name = "KEY=VALUE", help_heading = SIMULATION)]
+    #[serde(skip_serializing, deserialize_with = "numbers")]
+    pub set: Vec<Number>,
+    /// In which order nodes run: parallel, or strict, in turns that follow from the seed, so that
+    /// the run can be repeated exactly [default: parallel]
+    #[arg(long, value_name = "ORDER", help_heading = SIMULATION)]
+    pub order: Option<Named<OrderName>>,
+    /// Seed of the strict order [default: 0]
+    #[arg(long, value_name = "N", help_heading = SIMULATION)]
+    pub seed: Option<Whole<0, { u64::MAX }>>,
+    /// Count between the markers that programs and kernels execute; needs --sim
+    #[arg(long, help_heading = SIMULATION)]
+    pub windows: bool,
+    /// Keep which instructions windows, and the longest stretches with interrupts masked, consist of;
+    /// needs --windows. Slow
+    #[arg(long, help_heading = SIMULATION)]
+    pub sites: bool,
+    /// Write everything that is done to memory to node0.trace and so on in the logs; needs --sim cache or
+    /// timing. With --order strict the traces of all nodes can be put together
+    #[arg(long, help_heading = SIMULATION)]
+    pub memory_trace: bool,
+}
+
+/// What a run leaves behind and prints: options, and keys of configuration files by the same names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args, serde::Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Output {
+    /// Write what was simulated to this file, a row per node and region of interest
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub csv: Option<String>,
+    /// Start the machines stopped and print how to attach debuggers; no time limit
+    #[arg(long, help_heading = OUTPUT)]
+    pub gdb: bool,
+    /// Print the program's output and failures only
+    #[arg(short, long, conflicts_with = "verbose", help_heading = OUTPUT)]
+    pub quiet: bool,
+    /// Print everything
+    #[arg(short, long, help_heading = OUTPUT)]
+    pub verbose: bool,
+}
+
+/// Where the result goes as JSON: an option of most commands, and a key of configuration files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args, serde::Deserialize)]
+#[serde(default)]
+pub struct Json {
+    /// Write the result to FILE as JSON; without FILE, or if it is -, to standard output, and
+    /// everything for people to standard error
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", help_heading = OUTPUT)]
+    pub json: Option<String>,
+}
+
+impl Output {
+    /// This output, with that of `lower` where nothing was said.
+    #[must_use]
+    pub fn or(self, lower: Output) -> Output {
+        // One of the two says how much is printed.
+        let (quiet, verbose) = match self.quiet || self.verbose {
+            true => (self.quiet, self.verbose),
+            false => (lower.quiet, lower.verbose),
+        };
+        Output {
+            csv: self.csv.or(lower.csv),
+            gdb: self.gdb || lower.gdb,
+            quiet,
+            verbose,
         }
+    }
+}
 
-        /// Keys of a configuration file.
-        pub const KEYS: &[&str] = &[$($word_key,)* $($flag_key,)* SET];
+/// A number of the simulation that is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Number {
+    /// Where it was set, for messages.
+    pub source: String,
+    /// Its key.
+    pub key: String,
+    /// Its value, as it was written.
+    pub value: String,
+}
 
-        impl Settings {
-            /// Where the words of a key are kept.
-            fn word(&mut self, key: &str) -> Option<&mut Option<String>> {
-                match key {
-                    $($word_key => Some(&mut self.$word),)*
-                    _ => None,
-                }
-            }
+impl Number {
+    /// What is written in the place of a key to ask for all keys.
+    pub const HELP: &str = "help";
+}
 
-            /// Where a switch is kept.
-            fn flag(&mut self, key: &str) -> Option<&mut Option<bool>> {
-                match key {
-                    $($flag_key => Some(&mut self.$flag),)*
-                    _ => None,
-                }
-            }
+impl FromStr for Number {
+    type Err = String;
 
-            /// These settings, with those of `lower` where nothing was said.
-            #[must_use]
-            pub fn or(self, lower: Settings) -> Settings {
-                Settings {
-                    $($word: self.$word.or(lower.$word),)*
-                    $($flag: self.$flag.or(lower.$flag),)*
-                    set: lower.set.into_iter().chain(self.set).collect(),
-                }
-            }
-        }
+    fn from_str(word: &str) -> Result<Number, String> {
+        let missing = || {
+            "write KEY=VALUE, such as l3.size=32MiB; `cargo xtask sim keys` lists all keys"
+                .to_string()
+        };
+        let (key, value) = match word {
+            Number::HELP => (word, ""),
+            _ => word.split_once('=').ok_or_else(missing)?,
+        };
+        Ok(Number {
+            source: "--set".into(),
+            key: key.trim().into(),
+            value: value.trim().into(),
+        })
+    }
+}
+
+/// Reads the table `set` of a file.
+fn numbers<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Number>, D::Error> {
+    let value = toml::Value::deserialize(from)?;
+    let kind = value.type_str();
+    let not_a_table = || D::Error::custom(format!("set must be a table of keys, not {kind}"));
+    let table = value.as_table().ok_or_else(not_a_table)?;
+    let entries = profile::flatten(table).map_err(D::Error::custom)?;
+    let number = |(key, value)| Number {
+        source: "set".into(),
+        key,
+        value,
     };
+    Ok(entries.into_iter().map(number).collect())
 }
 
-settings! {
-    words:
-        nodes "nodes"
-        cpus "cpus"
-        mem_local "mem-local"
-        mem_cxl "mem-cxl"
-        block_size "block-size"
-        app "app"
-        args "args"
-        class "class"
-        grant "grant"
-        timeout "timeout"
-        on_death "on-death"
-        coherence "coherence"
-        rounds "rounds"
-        sim "sim"
-        model "model"
-        profile "profile"
-        order "order"
-        seed "seed"
-        shm_dir "shm-dir"
-        json "json"
-        csv "csv";
-    flags:
-        audit "audit"
-        slowpath "slowpath"
-        windows "windows"
-        sites "sites"
-        memory_trace "memory-trace"
-        gdb "gdb"
-        quiet "quiet"
-        verbose "verbose";
+/// What a configuration file can say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct File {
+    /// What describes the run.
+    #[command(flatten)]
+    pub settings: Settings,
+    /// What the run leaves behind.
+    #[command(flatten)]
+    pub output: Output,
+    /// Where the result goes.
+    #[command(flatten)]
+    pub json: Json,
 }
 
-/// Key of the table of numbers.
-const SET: &str = "set";
-
-impl Settings {
+impl File {
     /// Reads a configuration file.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, is not TOML, or has a key or a type of value that is not known.
-    pub fn from_file(path: &Path) -> Result<Settings, Error> {
+    /// If it cannot be read, is not TOML, or has a key or a value that is not known.
+    pub fn read(path: &Path) -> Result<File, Error> {
         let text = std::fs::read_to_string(path).map_err(|e| {
             Error::Usage(format!(
                 "cannot read the configuration file {}: {e}",
                 path.display()
             ))
         })?;
-        let mut s = Settings::from_toml(&text)
-            .map_err(|e| Error::Usage(format!("{}: {e}", path.display())))?;
-        for layer in &mut s.set {
-            layer.source = format!("{}: {SET}", path.display());
+        let mut file =
+            File::from_toml(&text).map_err(|e| Error::Usage(format!("{}: {e}", path.display())))?;
+        for number in &mut file.settings.set {
+            number.source = format!("{}: set", path.display());
         }
-        Ok(s)
+        Ok(file)
     }
 
     /// Reads the text of a configuration file.
@@ -123,69 +262,96 @@ impl Settings {
     /// # Errors
     ///
     /// A sentence.
-    pub fn from_toml(text: &str) -> Result<Settings, String> {
+    pub fn from_toml(text: &str) -> Result<File, String> {
         let table: toml::Table = text.parse().map_err(|e| format!("not valid TOML: {e}"))?;
-        let mut s = Settings::default();
-        for (key, value) in &table {
-            if let Some(slot) = s.word(key) {
-                *slot = Some(words(key, value)?);
-            } else if let Some(slot) = s.flag(key) {
-                *slot = Some(value.as_bool().ok_or_else(|| {
-                    format!("{key} must be true or false, not {}", value.type_str())
-                })?);
-            } else if key == SET {
-                let table = value.as_table().ok_or_else(|| {
-                    format!("{key} must be a table of keys, not {}", value.type_str())
-                })?;
-                s.set.push(Layer {
-                    source: SET.into(),
-                    strict: true,
-                    entries: profile::flatten(table)?,
-                });
-            } else {
-                return Err(suggest::not_one_of("key", key, KEYS));
-            }
+        let keys = File::keys();
+        let possible: Vec<&str> = keys.iter().map(String::as_str).collect();
+        if let Some(key) = table.keys().find(|key| !possible.contains(&key.as_str())) {
+            return Err(suggest::not_one_of("key", key, &possible));
         }
-        Ok(s)
+        // The same text, so that messages show the line: each part takes its own keys.
+        let wrong = |e: toml::de::Error| e.to_string();
+        let settings: Settings = toml::from_str(text).map_err(wrong)?;
+        let output: Output = toml::from_str(text).map_err(wrong)?;
+        let json: Json = toml::from_str(text).map_err(wrong)?;
+        if output.quiet && output.verbose {
+            return Err("quiet and verbose exclude each other: give one of them".into());
+        }
+        Ok(File {
+            settings,
+            output,
+            json,
+        })
     }
 
-    /// Sets what has this key to a word; `false`, if nothing has.
-    pub fn set_word(&mut self, key: &str, word: &str) -> bool {
-        let slot = self.word(key);
-        let known = slot.is_some();
-        if let Some(slot) = slot {
-            *slot = Some(word.into());
+    /// Keys of a configuration file: the names of the options.
+    pub fn keys() -> Vec<String> {
+        let command = File::augment_args(clap::Command::new("file"));
+        command.get_arguments().map(key).collect()
+    }
+}
+
+/// The key of an option in files.
+fn key(option: &clap::Arg) -> String {
+    option.get_id().as_str().replace('_', "-")
+}
+
+impl Settings {
+    /// These settings, with those of `lower` where nothing was said.
+    #[must_use]
+    pub fn or(self, lower: Settings) -> Settings {
+        let set = lower.set.iter().chain(&self.set).cloned().collect();
+        let mut all = lower.said();
+        all.extend(self.said());
+        Settings {
+            set,
+            ..Settings::of(all).expect("what was read can be read again")
         }
-        known
     }
 
-    /// Adds numbers of the simulation from words like `l3.size=32MiB`.
+    /// What was said, by key, but for numbers of the simulation.
+    fn said(&self) -> Map<String, Value> {
+        let Ok(Value::Object(mut all)) = serde_json::to_value(self) else {
+            unreachable!("settings are words and switches");
+        };
+        let is_empty = |value: &Value| match value {
+            Value::Null | Value::Bool(false) => true,
+            Value::Array(list) => list.is_empty(),
+            _ => false,
+        };
+        all.retain(|_, value| !is_empty(value));
+        all
+    }
+
+    fn of(said: Map<String, Value>) -> Result<Settings, String> {
+        serde_json::from_value(Value::Object(said)).map_err(|e| e.to_string())
+    }
+
+    /// Settings that can be given as `KEY=VALUE`: those that are a word.
+    pub fn words() -> Vec<String> {
+        let command = Settings::augment_args(clap::Command::new("settings"));
+        let is_word = |option: &&clap::Arg| {
+            option.get_action().takes_values() && option.get_id().as_str() != "set"
+        };
+        command.get_arguments().filter(is_word).map(key).collect()
+    }
+
+    /// These settings with another value of one of [`Settings::words`].
     ///
     /// # Errors
     ///
-    /// A sentence.
-    pub fn add_set(&mut self, words: &[String]) -> Result<(), Error> {
-        let pair = |word: &String| {
-            let (key, value) = word.split_once('=').ok_or_else(|| {
-                Error::Usage(format!(
-                    "--set {word}: write KEY=VALUE, such as l3.size=32MiB; `cargo xtask sim keys` \
-                     lists all keys"
-                ))
-            })?;
-            Ok((key.trim().to_string(), value.trim().to_string()))
-        };
-        let entries: Vec<_> = words.iter().map(pair).collect::<Result<_, Error>>()?;
-        if !entries.is_empty() {
-            self.set.push(Layer {
-                source: "--set".into(),
-                strict: true,
-                entries,
-            });
-        }
-        Ok(())
+    /// A sentence that says what is possible.
+    pub fn with(self, key: &str, word: &str) -> Result<Settings, String> {
+        let one = Settings::of(Map::from_iter([(key.into(), word.into())]));
+        Ok(one.map_err(|e| format!("{key}: {e}"))?.or(self))
     }
 
-    /// Checks the words and fills in defaults.
+    /// Whether it was asked which numbers can be set.
+    pub fn asks_for_keys(&self) -> bool {
+        self.set.iter().any(|number| number.key == Number::HELP)
+    }
+
+    /// Checks what depends on several settings, and fills in defaults.
     ///
     /// # Errors
     ///
@@ -196,106 +362,37 @@ impl Settings {
 
     fn checked(&self) -> Result<RunConfig, String> {
         let mut c = RunConfig::default();
-        if let Some(v) = &self.nodes {
-            c.nodes = nodes(v)?;
+        if let Some(Nodes(isas)) = &self.nodes {
+            c.nodes.clone_from(isas);
         }
-        if let Some(v) = &self.cpus {
-            c.cpus = whole("cpus", v, 1, MAX_CPUS as u64)? as usize;
+        c.cpus = self.cpus.map_or(c.cpus, |n| n.0 as usize);
+        c.mem_local = self.mem_local.map_or(c.mem_local, |size| size.0);
+        c.mem_cxl = self.mem_cxl.map_or(c.mem_cxl, |size| size.0);
+        c.block_size = self.block_size.map_or(c.block_size, |size| size.0);
+        if c.block_size > c.mem_local.max(c.mem_cxl) {
+            return Err(format!(
+                "block-size is {}; no pool is that large: mem-local is {}, mem-cxl is {}",
+                size::show(c.block_size),
+                size::show(c.mem_local),
+                size::show(c.mem_cxl)
+            ));
         }
-        if let Some(v) = &self.mem_local {
-            c.mem_local = pool("mem-local", v, LOCAL_STRIDE)?;
-        }
-        if let Some(v) = &self.mem_cxl {
-            c.mem_cxl = pool("mem-cxl", v, MAX_CXL)?;
-        }
-        if let Some(v) = &self.block_size {
-            c.block_size = block("block-size", v)?;
-            if c.block_size > c.mem_local.max(c.mem_cxl) {
-                return Err(format!(
-                    "block-size is {}; no pool is that large: mem-local is {}, mem-cxl is {}",
-                    size::show(c.block_size),
-                    size::show(c.mem_local),
-                    size::show(c.mem_cxl)
-                ));
-            }
-        }
-        if let Some(v) = &self.grant {
-            let names = Grant::ALL.map(Grant::name);
-            c.grant = Grant::ALL
-                .into_iter()
-                .find(|g| g.name() == v)
-                .ok_or_else(|| suggest::not_one_of("value of grant", v, &names))?;
-        }
-        if let Some(v) = &self.on_death {
-            let names = OnDeath::ALL.map(OnDeath::name);
-            c.on_death = OnDeath::ALL
-                .into_iter()
-                .find(|d| d.name() == v)
-                .ok_or_else(|| suggest::not_one_of("value of on-death", v, &names))?;
-        }
-        if let Some(v) = &self.coherence {
-            c.coherent = match v.as_str() {
-                "coherent" => true,
-                "incoherent" => false,
-                _ => {
-                    let names = ["coherent", "incoherent"];
-                    return Err(suggest::not_one_of("value of coherence", v, &names));
-                }
-            };
-        }
-        if let Some(v) = &self.rounds {
-            c.rounds = whole("rounds", v, 1, MAX_ROUNDS)?;
-        }
-        c.audit = self.audit.unwrap_or(c.audit);
-        c.fastpaths = !self.slowpath.unwrap_or(false);
-        if let Some(v) = &self.sim {
-            let names = Sim::ALL.map(Sim::name);
-            c.sim = Sim::ALL
-                .into_iter()
-                .find(|s| s.name() == v)
-                .ok_or_else(|| suggest::not_one_of("value of sim", v, &names))?;
-        }
+        c.grant = self.grant.map_or(c.grant, |grant| grant.0);
+        c.on_death = self.on_death.map_or(c.on_death, |policy| policy.0);
+        c.coherent = self.coherence != Some(Named(Coherence::Incoherent));
+        c.rounds = self.rounds.map_or(c.rounds, |n| n.0);
+        c.audit = self.audit;
+        c.fastpaths = !self.slowpath;
+        c.sim = self.sim.map_or(c.sim, |sim| sim.0);
         self.check_simulation(&mut c)?;
-        c.windows = self.windows.unwrap_or(false);
-        if c.windows && c.sim == Sim::Off {
-            return Err("windows are observed by the simulator plugin: add --sim count".into());
+        if let Some(Whole(seconds)) = self.timeout {
+            c.timeout = Some(Duration::from_secs(seconds));
         }
-        c.sites = self.sites.unwrap_or(false);
-        if c.sites && !c.windows {
-            return Err("sites are those of windows: add --windows".into());
+        if let Some(dir) = &self.shm_dir {
+            c.shm_dir = dir.into();
         }
-        c.memory_trace = self.memory_trace.unwrap_or(false);
-        if c.memory_trace && !matches!(c.sim, Sim::Cache | Sim::Timing) {
-            return Err(
-                "accesses to memory are traced by the levels that see them: add --sim \
-                        cache or timing"
-                    .into(),
-            );
-        }
-        if c.memory_trace && c.cpus > 1 {
-            return Err("memory-trace is for nodes with one CPU: leave --cpus out".into());
-        }
-        if self.csv.is_some() && c.sim == Sim::Off {
-            return Err("csv is about what is simulated: add --sim count, cache or timing".into());
-        }
-        if let Some(v) = &self.timeout {
-            c.timeout = Some(Duration::from_secs(whole("timeout", v, 1, 7 * 24 * 3600)?));
-        }
-        if let Some(v) = &self.shm_dir {
-            c.shm_dir = PathBuf::from(v);
-        }
-        c.gdb = self.gdb.unwrap_or(false);
-        if c.gdb {
-            c.timeout = None;
-        }
-        if self.quiet == Some(true) && self.verbose == Some(true) {
-            return Err("quiet and verbose exclude each other: give one of them".into());
-        }
-        let mut args: Vec<&str> = Vec::new();
-        if let Some(class) = &self.class {
-            args.extend(["--class", class]);
-        }
-        args.extend(self.args.as_deref());
+        let class = self.class.iter().flat_map(|class| ["--class", class]);
+        let args: Vec<&str> = class.chain(self.args.iter().map(String::as_str)).collect();
         let args = args.join(" ");
         if args.chars().any(char::is_control) {
             return Err(
@@ -335,112 +432,64 @@ impl Settings {
                 ));
             }
         }
-        if let Some(v) = &self.model {
-            let names = MemoryModel::ALL.map(MemoryModel::name);
-            c.setup.model = MemoryModel::ALL
-                .into_iter()
-                .find(|m| m.name() == v)
-                .ok_or_else(|| suggest::not_one_of("value of model", v, &names))?;
+        c.setup.model = self.model.map_or(c.setup.model, |model| model.0);
+        if let Some(name) = &self.profile {
+            c.setup.profile = Profile::load(name)?;
         }
-        if let Some(v) = &self.profile {
-            c.setup.profile = Profile::load(v)?;
-        }
-        c.setup.set.clone_from(&self.set);
-        let seed = self.seed.as_deref();
-        let seed = seed.map(|v| whole("seed", v, 0, u64::MAX)).transpose()?;
-        c.setup.order = match (self.order.as_deref().unwrap_or("parallel"), seed) {
-            ("strict", seed) => Order::Strict {
-                seed: seed.unwrap_or(0),
+        c.setup.set = layers(&self.set);
+        c.setup.order = match (self.order.map(|order| order.0), self.seed) {
+            (Some(OrderName::Strict), seed) => Order::Strict {
+                seed: seed.map_or(0, |seed| seed.0),
             },
-            ("parallel", None) => Order::Parallel,
-            ("parallel", Some(_)) => {
+            (_, None) => Order::Parallel,
+            (_, Some(_)) => {
                 return Err("a seed has a meaning in strict order only: add --order strict".into());
             }
-            (v, _) => {
-                let names = ["parallel", "strict"];
-                return Err(suggest::not_one_of("value of order", v, &names));
-            }
         };
+        c.windows = self.windows;
+        if c.windows && c.sim == Sim::Off {
+            return Err("windows are observed by the simulator plugin: add --sim count".into());
+        }
+        c.sites = self.sites;
+        if c.sites && !c.windows {
+            return Err("sites are those of windows: add --windows".into());
+        }
+        c.memory_trace = self.memory_trace;
+        if c.memory_trace && !matches!(c.sim, Sim::Cache | Sim::Timing) {
+            return Err(
+                "accesses to memory are traced by the levels that see them: add --sim \
+                        cache or timing"
+                    .into(),
+            );
+        }
+        if c.memory_trace && c.cpus > 1 {
+            return Err("memory-trace is for nodes with one CPU: leave --cpus out".into());
+        }
         Ok(())
     }
 }
 
-/// A value as the command line would have it.
-fn words(key: &str, value: &toml::Value) -> Result<String, String> {
-    match value {
-        toml::Value::String(v) => Ok(v.clone()),
-        toml::Value::Integer(v) => Ok(v.to_string()),
-        toml::Value::Array(list) if matches!(key, "nodes" | "args") => {
-            let words: Option<Vec<&str>> = list.iter().map(|v| v.as_str()).collect();
-            let sep = if key == "nodes" { "," } else { " " };
-            Ok(words
-                .ok_or_else(|| format!("{key} must be a list of strings"))?
-                .join(sep))
-        }
-        other => Err(format!(
-            "{key} must be a string or a number, not {}",
-            other.type_str()
-        )),
-    }
-}
-
-fn nodes(text: &str) -> Result<Vec<Isa>, String> {
-    let names = Isa::ALL.map(Isa::name);
-    let list: Vec<Isa> = text
-        .split(',')
-        .map(str::trim)
-        .map(|w| Isa::parse(w).ok_or_else(|| suggest::not_one_of("ISA in nodes", w, &names)))
-        .collect::<Result<_, _>>()?;
-    if !(2..=MAX_NODES).contains(&list.len()) {
-        return Err(format!(
-            "nodes names {} node{}; a system has 2 to {MAX_NODES}, such as x86_64,aarch64",
-            list.len(),
-            if list.len() == 1 { "" } else { "s" }
-        ));
-    }
-    Ok(list)
-}
-
-fn whole(key: &str, text: &str, lo: u64, hi: u64) -> Result<u64, String> {
-    text.parse()
-        .ok()
-        .filter(|n| (lo..=hi).contains(n))
-        .ok_or_else(|| format!("{key} is {text:?}; possible is a whole number from {lo} to {hi}"))
-}
-
-fn block(key: &str, text: &str) -> Result<u64, String> {
-    let n = size::parse(text).map_err(|e| format!("{key}: {e}"))?;
-    if !is_block_size(n) {
-        return Err(format!(
-            "{key} is {}; possible are powers of two from {} to {}",
-            size::show(n),
-            size::show(MIN_BLOCK),
-            size::show(MAX_BLOCK)
-        ));
-    }
-    Ok(n)
-}
-
-fn pool(key: &str, text: &str, max: u64) -> Result<u64, String> {
-    let n = size::parse(text).map_err(|e| format!("{key}: {e}"))?;
-    if !(MIN_POOL..=max).contains(&n) || n % POOL_GRANULE != 0 {
-        return Err(format!(
-            "{key} is {}; possible are multiples of {} from {} to {}",
-            size::show(n),
-            size::show(POOL_GRANULE),
-            size::show(MIN_POOL),
-            size::show(max)
-        ));
-    }
-    Ok(n)
+/// Numbers by where they were set: within one source, none may be set twice.
+fn layers(set: &[Number]) -> Vec<Layer> {
+    let of = |numbers: &[Number]| Layer {
+        source: numbers[0].source.clone(),
+        strict: true,
+        entries: (numbers.iter())
+            .map(|n| (n.key.clone(), n.value.clone()))
+            .collect(),
+    };
+    let sources = set.chunk_by(|a, b| a.source == b.source);
+    sources.map(of).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use dyad_abi::Isa;
+
     use super::*;
 
     fn file(text: &str) -> Result<RunConfig, String> {
-        Settings::from_toml(text)?.checked()
+        File::from_toml(text)?.settings.checked()
     }
 
     #[test]
@@ -489,14 +538,36 @@ mod tests {
 
     #[test]
     fn the_command_line_wins() {
-        let file = Settings::from_toml("cpus = 2\ngdb = true\napp = \"a\"").unwrap();
+        let text = "cpus = 2\naudit = true\nverbose = true\njson = \"a.json\"\napp = \"a\"\nargs = \"x y\"\n\
+                    seed = 18446744073709551615\n[set]\nghz = 1\nl2.ways = 4";
+        let text = text.replace("18446744073709551615", "\"18446744073709551615\"");
+        let file = File::from_toml(&text).unwrap();
         let line = Settings {
-            cpus: Some("4".into()),
-            gdb: Some(false),
+            cpus: Some(Whole(4)),
+            set: vec!["ghz=2".parse().unwrap()],
             ..Settings::default()
         };
-        let c = line.or(file).checked().unwrap();
-        assert_eq!((c.cpus, c.gdb, c.work_name()), (4, false, "a"));
+        let all = line.or(file.settings);
+        assert_eq!(
+            (all.cpus, all.audit, all.app.as_deref()),
+            (Some(Whole(4)), true, Some("a"))
+        );
+        assert_eq!(
+            (all.seed, &all.args[..]),
+            (Some(Whole(u64::MAX)), &["x y".to_string()][..])
+        );
+        let numbers: Vec<_> = layers(&all.set)
+            .into_iter()
+            .map(|l| (l.source, l.entries.len()))
+            .collect();
+        assert_eq!(numbers, [("set".into(), 2), ("--set".into(), 1)]);
+        let quiet = Output {
+            quiet: true,
+            ..Output::default()
+        };
+        let output = quiet.or(file.output);
+        assert_eq!((output.quiet, output.verbose), (true, false));
+        assert_eq!(file.json.json.as_deref(), Some("a.json"));
     }
 
     #[test]
@@ -509,25 +580,19 @@ mod tests {
             ("on_death = \"end\"", "did you mean \"on-death\"?"),
             ("on-death = \"survives\"", "did you mean \"survive\"?"),
             ("nodes = \"x86-64,aarch64\"", "did you mean \"x86_64\"?"),
-            (
-                "nodes = \"x86_64\"",
-                "nodes names 1 node; a system has 2 to 8",
-            ),
-            (
-                "cpus = 9",
-                "cpus is \"9\"; possible is a whole number from 1 to 8",
-            ),
+            ("nodes = \"x86_64\"", "1 node given; a system has 2 to 8"),
+            ("cpus = 9", "\"9\" is not a whole number from 1 to 8"),
             (
                 "cpus = true",
-                "cpus must be a string or a number, not boolean",
+                "expected a string, a number or a list of strings",
             ),
-            ("gdb = 1", "gdb must be true or false, not integer"),
+            ("gdb = 1", "invalid type: integer `1`, expected a boolean"),
             (
                 "mem-local = \"33MiB\"",
-                "mem-local is 33 MiB; possible are multiples of 2 MiB",
+                "a pool of 33 MiB; possible are multiples of 2 MiB",
             ),
-            ("mem-cxl = \"lots\"", "mem-cxl: \"lots\" is not a size"),
-            ("timeout = 0", "timeout is \"0\""),
+            ("mem-cxl = \"lots\"", "\"lots\" is not a size"),
+            ("timeout = 0", "\"0\" is not a whole number"),
             ("args = \"a\\nb\"", "one line"),
             ("quiet = true\nverbose = true", "exclude each other"),
             ("cpus = ", "not valid TOML"),
@@ -537,8 +602,52 @@ mod tests {
         }
     }
 
+    /// Every setting is an option and a key: what is merged is what was said.
     #[test]
-    fn a_debugger_has_no_time_limit() {
-        assert_eq!(file("gdb = true\ntimeout = 5").unwrap().timeout, None);
+    fn all_settings_survive_being_merged() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            file: File,
+        }
+        let line = "run --nodes aarch64,x86_64 --cpus 2 --mem-local 64MiB --mem-cxl 1GiB --block-size 64MiB \
+                    --on-death survive --coherence incoherent --timeout 7 --shm-dir /tmp --app npb --class W \
+                    --grant all --rounds 9 --audit --slowpath --sim timing --model separated --profile artifact \
+                    --order strict --seed 3 --windows --sites --memory-trace -- --a b";
+        let line = <Line as clap::Parser>::try_parse_from(line.split_whitespace()).unwrap();
+        let all = line.file.settings;
+        let command = Settings::augment_args(clap::Command::new("all"));
+        assert_eq!(
+            all.said().len() + 1,
+            command.get_arguments().count(),
+            "but for --set"
+        );
+        assert_eq!(all.clone().or(Settings::default()), all);
+        assert_eq!(Settings::default().or(all.clone()), all);
+        let other = all.clone().with("cpus", "3").unwrap();
+        assert_eq!(other.cpus, Some(Whole(3)));
+        assert_eq!(other.with("cpus", "2").unwrap(), all);
+        let e = all.with("model", "sharde").unwrap_err();
+        assert!(e.contains("did you mean \"shared\"?"), "{e}");
+    }
+
+    #[test]
+    fn keys_are_the_names_of_options() {
+        let keys = File::keys();
+        for key in [
+            "nodes",
+            "mem-local",
+            "set",
+            "args",
+            "json",
+            "csv",
+            "verbose",
+            "memory-trace",
+        ] {
+            assert!(keys.iter().any(|k| k == key), "{key}");
+        }
+        let words = Settings::words();
+        assert!(words.contains(&"on-death".into()) && words.contains(&"args".into()));
+        assert!(!words.contains(&"audit".into()) && !words.contains(&"set".into()));
     }
 }

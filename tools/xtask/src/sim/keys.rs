@@ -6,6 +6,8 @@
 
 use dyad_sim_model::config::{Level, MAX_WAYS, NodeConfig, SimConfig};
 
+use dyad_abi::Isa;
+
 use crate::{size, suggest};
 
 /// What a key's value is, and how it is written.
@@ -198,7 +200,11 @@ pub fn find(text: &str) -> Result<(Vec<&'static Key>, bool, Scope), String> {
     if keys.is_empty() {
         let all = KEYS.iter().map(|k| k.name);
         let near = suggest::nearest(name, all.chain(ALIASES.iter().map(|(alias, _)| *alias)));
-        let prefix = &text[..text.len() - name.len()];
+        // ISAs have short names in keys, which are never printed.
+        let prefix = match scope {
+            Scope::Isa(n) => Isa::ALL.get(n).map_or("", |isa| isa.name()).to_owned() + ".",
+            _ => text[..text.len() - name.len()].to_owned(),
+        };
         return Err(format!(
             "unknown key {text:?}{}; `cargo xtask sim keys` lists all keys",
             near.map_or(String::new(), |n| format!(
@@ -220,8 +226,8 @@ fn scope(text: &str) -> Result<(Scope, &str), String> {
         return Ok((Scope::All, text));
     };
     Ok(match first {
-        "x86_64" | "x86" => (Scope::Isa(dyad_abi::Isa::X86_64.index()), rest),
-        "aarch64" | "arm" => (Scope::Isa(dyad_abi::Isa::Aarch64.index()), rest),
+        "x86_64" | "x86" => (Scope::Isa(Isa::X86_64.index()), rest),
+        "aarch64" | "arm" => (Scope::Isa(Isa::Aarch64.index()), rest),
         _ => match first.strip_prefix("node").map(str::parse) {
             Some(Ok(n)) => (Scope::Node(n), rest),
             Some(Err(_)) => {
@@ -439,7 +445,10 @@ mod tests {
         );
         for (text, words) in [
             ("l3.sise", "did you mean \"l3.size\"?"),
-            ("arm.latency.remot", "did you mean \"arm.latency.remote\"?"),
+            (
+                "arm.latency.remot",
+                "did you mean \"aarch64.latency.remote\"?",
+            ),
             ("l3", "unknown key \"l3\""),
             ("frequency-of-the-moon", "`cargo xtask sim keys` lists all"),
             ("node0.clock.lag", "the same for all nodes; write clock.lag"),

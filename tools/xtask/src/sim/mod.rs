@@ -9,10 +9,9 @@
 //! | [`keys`] | the settings with a number: names, units, ranges |
 //! | [`profile`] | named sets of values for all of them |
 //! | [`outcome`] | the reports of all machines together, and whether they are consistent |
-//! | [`table`], [`csv`] | the outcome for people and for programs |
+//! | [`table`] | the outcome for people; for programs it is in [`crate::csv`] |
 //! | [`versions`] | what a run was made with |
 
-pub mod csv;
 pub mod keys;
 pub mod outcome;
 pub mod profile;
@@ -29,11 +28,37 @@ use dyad_sim_model::config::{
     SimConfig, SnoopCosts,
 };
 
-use crate::config::RunConfig;
 use keys::{Key, Place, Scope};
 pub use outcome::Outcome;
 pub use profile::{Layer, Profile};
 pub use versions::Versions;
+
+/// The machines of a system, as far as simulations depend on them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct System {
+    /// ISA of each node.
+    pub nodes: Vec<Isa>,
+    /// CPUs per node.
+    pub cpus: usize,
+    /// Bytes of each local pool.
+    pub mem_local: u64,
+    /// Bytes of the CXL pool.
+    pub mem_cxl: u64,
+    /// Whether the nodes keep their caches coherent.
+    pub coherent: bool,
+}
+
+impl Default for System {
+    fn default() -> System {
+        System {
+            nodes: vec![Isa::X86_64, Isa::Aarch64],
+            cpus: 1,
+            mem_local: 256 << 20,
+            mem_cxl: 512 << 20,
+            coherent: true,
+        }
+    }
+}
 
 /// What is to be simulated, apart from the level and from what the system is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,13 +91,13 @@ impl Setup {
         layers.flat_map(|layer| layer.entries.clone()).collect()
     }
 
-    /// The complete configuration of a run's simulation, at this level.
+    /// The complete configuration of a simulation of these machines, at this level.
     ///
     /// # Errors
     ///
     /// A sentence that names the setting that is wrong and says what is possible.
-    pub fn resolve(&self, level: Level, run: &RunConfig) -> Result<SimConfig, String> {
-        let mut config = blank(self, level, run);
+    pub fn resolve(&self, level: Level, system: &System) -> Result<SimConfig, String> {
+        let mut config = blank(self, level, system);
         let mut given: BTreeSet<(&str, usize)> = BTreeSet::new();
         for layer in self.profile.layers.iter().chain(&self.set) {
             apply(layer, &mut config, &mut given)?;
@@ -96,11 +121,11 @@ impl Setup {
 }
 
 /// A configuration without numbers.
-fn blank(setup: &Setup, level: Level, run: &RunConfig) -> SimConfig {
+fn blank(setup: &Setup, level: Level, system: &System) -> SimConfig {
     let shape = CacheShape { size: 0, ways: 0 };
     let node = |isa: &Isa| NodeConfig {
         isa: isa.name().into(),
-        cpus: run.cpus,
+        cpus: system.cpus,
         cycle_ps: 0,
         cpi_milli: 0,
         l1i: shape,
@@ -122,17 +147,17 @@ fn blank(setup: &Setup, level: Level, run: &RunConfig) -> SimConfig {
             writeback: 0,
         },
     };
-    let local = NodeId::first(run.nodes.len()).map(|n| (PoolId::Local(n), run.mem_local));
-    let pools = local.chain([(PoolId::Cxl, run.mem_cxl)]);
+    let local = NodeId::first(system.nodes.len()).map(|n| (PoolId::Local(n), system.mem_local));
+    let pools = local.chain([(PoolId::Cxl, system.mem_cxl)]);
     SimConfig {
         level,
         model: setup.model,
-        coherence: match run.coherent {
+        coherence: match system.coherent {
             true => Coherence::Coherent,
             false => Coherence::Incoherent,
         },
         profile: setup.profile.name.clone(),
-        nodes: run.nodes.iter().map(node).collect(),
+        nodes: system.nodes.iter().map(node).collect(),
         pools: pools
             .map(|(pool, size)| Pool {
                 base: pool.base().0,
@@ -267,7 +292,7 @@ pub fn list_keys(config: &SimConfig) -> String {
     out.push_str("\nValues above are those of profile ");
     out.push_str(&config.profile);
     out.push_str(
-        ".\nA key alone is for all nodes; x86_64.KEY (x86), aarch64.KEY (arm) for those of an ISA; \
+        ".\nA key alone is for all nodes; x86_64.KEY and aarch64.KEY for those of an ISA; \
          node0.KEY for one.\nThe more exact one counts. Keys of clock, ipi and message are the \
          system's.\n",
     );
@@ -291,7 +316,7 @@ mod tests {
     }
 
     fn timing(setup: &Setup) -> Result<SimConfig, String> {
-        setup.resolve(Level::Timing, &RunConfig::default())
+        setup.resolve(Level::Timing, &System::default())
     }
 
     #[test]
@@ -376,13 +401,13 @@ mod tests {
         }
         let e = timing(&set(&[("x86.ghz", "1"), ("x86_64.ghz", "2")])).unwrap_err();
         assert!(e.contains("x86_64.ghz is given twice (x86.ghz)"), "{e}");
-        let e = set(&[("l2.ways", "8")]).resolve(Level::Count, &RunConfig::default());
+        let e = set(&[("l2.ways", "8")]).resolve(Level::Count, &System::default());
         assert!(e.unwrap_err().contains("no effect at level count"));
-        let c = set(&[("cpi", "2")]).resolve(Level::Count, &RunConfig::default());
+        let c = set(&[("cpi", "2")]).resolve(Level::Count, &System::default());
         assert_eq!(c.unwrap().nodes[1].cpi_milli, 2000);
-        let pair = RunConfig {
+        let pair = System {
             nodes: vec![Isa::X86_64; 2],
-            ..RunConfig::default()
+            ..System::default()
         };
         let e = set(&[("arm.ghz", "1")]).resolve(Level::Count, &pair);
         assert!(e.unwrap_err().contains("has that ISA"));
@@ -468,7 +493,9 @@ mod tests {
                     .strip_suffix("_ps")
                     .is_some_and(|n| Breakdown::NAMES.contains(&n))
         };
-        let columns = csv::header().into_iter().filter(|name| !computed(name));
+        let columns = crate::csv::header()
+            .into_iter()
+            .filter(|name| !computed(name));
         columns.for_each(|name| known(&name));
         for (profile, _) in profile::SHIPPED {
             let setup = Setup {

@@ -364,14 +364,13 @@ fn ppm(a: u64, b: u64) -> i64 {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::super::Setup;
+pub(crate) mod tests {
+    use super::super::{Setup, System};
     use super::*;
-    use crate::config::RunConfig;
     use dyad_sim_model::config::Level;
     use dyad_sim_model::report::RoiReport;
 
-    pub(in crate::sim) fn cpu(time: u64) -> CpuReport {
+    pub(crate) fn cpu(time: u64) -> CpuReport {
         CpuReport {
             cpu: 0,
             lower_half: 3,
@@ -393,7 +392,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::sim) fn machine(node: u8, time: u64) -> MachineReport {
+    pub(crate) fn machine(node: u8, time: u64) -> MachineReport {
         let c = cpu(time);
         MachineReport {
             schema: MACHINE_SCHEMA.into(),
@@ -433,9 +432,9 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::sim) fn outcome() -> Outcome {
+    pub(crate) fn outcome() -> Outcome {
         let config = Setup::default()
-            .resolve(Level::Timing, &RunConfig::default())
+            .resolve(Level::Timing, &System::default())
             .unwrap();
         let set = vec![("l3.size".to_string(), "4MiB".to_string())];
         Outcome::new(config, set, Versions::default())

@@ -24,7 +24,7 @@ mod instructions;
 mod naive;
 mod region;
 
-pub use finding::{Finding, Findings, Tolerance};
+pub use finding::{Finding, Findings, SCHEMA, Tolerance};
 
 use std::time::{Duration, Instant};
 

@@ -362,8 +362,7 @@ pub fn list(kernels: &[(&str, &Path)]) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::RunConfig;
-    use crate::sim::Setup;
+    use crate::sim::{Setup, System};
     use dyad_sim_model::config::Level;
 
     /// A row about the barrier of node 1.
@@ -388,7 +387,7 @@ mod tests {
 
     fn explained(rows: Vec<Row>, dropped: u64) -> Report {
         let config = Setup::default()
-            .resolve(Level::Cache, &RunConfig::default())
+            .resolve(Level::Cache, &System::default())
             .unwrap();
         let machine = SanitizerReport {
             findings: rows,
@@ -456,7 +455,7 @@ mod tests {
     #[test]
     fn what_is_permitted_until_a_round_is_not_for_ever() {
         let config = Setup::default()
-            .resolve(Level::Cache, &RunConfig::default())
+            .resolve(Level::Cache, &System::default())
             .unwrap();
         let permitted = List::from([(0x10, Permitted::Object), (0x11, Permitted::Placement)]);
         let symbols = Symboliser::default();
