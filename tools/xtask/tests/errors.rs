@@ -257,7 +257,7 @@ fn keys_and_profiles_are_listed() {
     };
     let keys = out(&["sim", "keys"]);
     assert_eq!(keys, out(&["run", "--set", "help"]));
-    for key in xtask::sim::keys::KEYS {
+    for key in dyad_launcher::sim::keys::KEYS {
         assert!(keys.contains(key.name) && keys.contains(&key.range()));
     }
     let artifact = out(&["sim", "keys", "--profile", "artifact"]);

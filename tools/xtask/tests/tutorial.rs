@@ -20,8 +20,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use dyad_launcher::paths;
 use dyad_tier::Tier;
-use xtask::paths;
 
 /// Bound on one command; the first one builds everything.
 const LIMIT: Duration = Duration::from_secs(15 * 60);

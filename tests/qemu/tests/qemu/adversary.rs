@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
+use dyad_launcher::config::{RunConfig, Sim, TestOptions, Work};
+use dyad_launcher::launch::RunReport;
+use dyad_launcher::sim::Setup;
 use dyad_sim_model::config::Order;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Sim, TestOptions, Work};
-use xtask::launch::RunReport;
-use xtask::sim::Setup;
 
 use crate::console::{self, because};
 use crate::kill::{self, Kill};

@@ -6,10 +6,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dyad_abi::record::Level;
+use dyad_launcher::config::RunConfig;
+use dyad_launcher::console::{Line, Record};
+use dyad_launcher::launch::{self, Event, RunReport};
 use libtest_mimic::Failed;
-use xtask::config::RunConfig;
-use xtask::console::{Line, Record};
-use xtask::launch::{self, Event, RunReport};
 
 use crate::console::{Kept, because};
 

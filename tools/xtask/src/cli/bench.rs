@@ -4,13 +4,14 @@ use clap::{Args, Subcommand};
 use dyad_abi::Isa;
 
 use super::result::{self, check_file, write_file};
-use crate::bench::migration::{self, Group};
-use crate::bench::{self, sim::Level};
-use crate::config::{Bytes, Json, Named, Names, Nodes, OUTPUT};
-use crate::display::{Display, Verbosity};
-use crate::error::Error;
-use crate::launch::{Quiet, Sink};
-use crate::{qemu_plugins, setup};
+use dyad_launcher::config::{Bytes, Json, Named, Names, Nodes, OUTPUT};
+use dyad_launcher::display::{Display, Verbosity};
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::{Quiet, Sink};
+use dyad_launcher::setup;
+use dyad_measure::bench::migration::{self, Group};
+use dyad_measure::bench::{self, sim::Level};
+use dyad_measure::qemu_plugins;
 
 #[derive(Debug, Args)]
 pub(super) struct BenchArgs {

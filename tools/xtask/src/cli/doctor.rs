@@ -3,9 +3,9 @@
 use clap::Args;
 
 use super::result;
-use crate::config::Json;
-use crate::error::Error;
-use crate::setup;
+use dyad_launcher::config::Json;
+use dyad_launcher::error::Error;
+use dyad_launcher::setup;
 
 #[derive(Debug, Args)]
 pub(super) struct DoctorArgs {

@@ -10,9 +10,9 @@ use clap::Args;
 use super::held::{Done, Failure};
 use super::result;
 use super::shape::Shape;
-use crate::config::{Json, Named, OrderName, Settings, Sim, Whole};
-use crate::error::Error;
-use crate::{launch, paths, setup};
+use dyad_launcher::config::{Json, Named, OrderName, Settings, Sim, Whole};
+use dyad_launcher::error::Error;
+use dyad_launcher::{launch, paths, setup};
 
 /// Simulated unless told otherwise: the cheapest that has the clock.
 const DEFAULT_SIM: Sim = Sim::Count;

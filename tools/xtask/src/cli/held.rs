@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use super::result::write_json;
-use crate::config::RunConfig;
-use crate::display::{Display, Verbosity};
-use crate::error::Error;
-use crate::launch::{self, Event, RunReport, Sink};
-use crate::signals;
+use dyad_launcher::config::RunConfig;
+use dyad_launcher::display::{Display, Verbosity};
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::{self, Event, RunReport, Sink};
+use dyad_launcher::signals;
 
 /// A run that has come to its end.
 pub(super) struct Done {

@@ -6,9 +6,11 @@ use clap::Args;
 use serde_json::json;
 
 use super::result;
-use crate::ask::{DEFAULT_WAIT, Failed, MAX_WAIT, Moved, Question, Reply, Run, Target, Wanted};
-use crate::config::Json;
-use crate::error::Error;
+use dyad_launcher::ask::{
+    DEFAULT_WAIT, Failed, MAX_WAIT, Moved, Question, Reply, Run, Target, Wanted,
+};
+use dyad_launcher::config::Json;
+use dyad_launcher::error::Error;
 
 #[derive(Debug, Args)]
 pub(super) struct MigrateArgs {

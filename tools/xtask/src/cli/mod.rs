@@ -25,8 +25,8 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::error::Error;
-use crate::suggest;
+use dyad_launcher::error::Error;
+use dyad_launcher::suggest;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", about, version)]
@@ -83,7 +83,7 @@ pub fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    if let Err(e) = crate::signals::install() {
+    if let Err(e) = dyad_launcher::signals::install() {
         return fail(&Error::io("cannot handle signals", e));
     }
     let result = match cli.command {

@@ -6,9 +6,9 @@ use clap::Args;
 use serde_json::json;
 
 use super::result;
-use crate::ask::{Failed, Question, Reply, Run, ThreadRow};
-use crate::config::Json;
-use crate::error::Error;
+use dyad_launcher::ask::{Failed, Question, Reply, Run, ThreadRow};
+use dyad_launcher::config::Json;
+use dyad_launcher::error::Error;
 
 #[derive(Debug, Args)]
 pub(super) struct PsArgs {

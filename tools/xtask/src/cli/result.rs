@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::{Value, json};
 
-use crate::config::Json;
-use crate::error::Error;
-use crate::{bench, launch, out, validate};
+use dyad_launcher::config::Json;
+use dyad_launcher::error::Error;
+use dyad_launcher::{launch, out};
+use dyad_measure::{bench, validate};
 
 /// The schema of each command's document, by the command's name.
 const SCHEMAS: [(&str, &str); 10] = [

@@ -4,11 +4,11 @@ use clap::Args;
 
 use super::result::{self, check_file, write_file};
 use super::shape::Shape;
-use crate::config::{Json, Output, Sim};
-use crate::csv;
-use crate::display::{Display, Verbosity};
-use crate::error::Error;
-use crate::{apps, launch, setup};
+use dyad_launcher::config::{Json, Output, Sim};
+use dyad_launcher::csv;
+use dyad_launcher::display::{Display, Verbosity};
+use dyad_launcher::error::Error;
+use dyad_launcher::{apps, launch, setup};
 
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::config::{File, RunConfig, Settings, TestOptions, Work};
-use crate::error::Error;
+use dyad_launcher::config::{File, RunConfig, Settings, TestOptions, Work};
+use dyad_launcher::error::Error;
 
 /// Options that describe a run, and those that say where more of them are.
 #[derive(Clone, Debug, Default, Args)]

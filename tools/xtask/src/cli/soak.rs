@@ -7,9 +7,9 @@ use clap::Args;
 use super::held::{Done, Failure};
 use super::result;
 use super::shape::Shape;
-use crate::config::Json;
-use crate::error::Error;
-use crate::{launch, paths, setup};
+use dyad_launcher::config::Json;
+use dyad_launcher::error::Error;
+use dyad_launcher::{launch, paths, setup};
 
 #[derive(Debug, Args)]
 pub(super) struct SoakArgs {

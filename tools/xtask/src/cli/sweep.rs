@@ -10,12 +10,12 @@ use clap::Args;
 use super::held::{Done, Failure};
 use super::result;
 use super::shape::Shape;
-use crate::config::{Json, Number, RunConfig, Settings, Sim};
-use crate::csv;
-use crate::error::Error;
-use crate::launch::RunReport;
-use crate::sim::{keys, versions};
-use crate::{launch, paths, setup, suggest};
+use dyad_launcher::config::{Json, Number, RunConfig, Settings, Sim};
+use dyad_launcher::csv;
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::RunReport;
+use dyad_launcher::sim::{keys, versions};
+use dyad_launcher::{launch, paths, setup, suggest};
 
 /// Name and version of the form of the table, in the first column of every row.
 const CSV_SCHEMA: &str = "dyad.sweep.csv/1";

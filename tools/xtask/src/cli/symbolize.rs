@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dyad_abi::Isa;
 
-use crate::config::Named;
-use crate::console::{Line, Record, Splitter};
-use crate::display::{Display, Verbosity};
-use crate::error::Error;
-use crate::launch::{Event, Sink};
-use crate::symbol::Symboliser;
-use crate::{apps, build, paths};
+use dyad_launcher::config::Named;
+use dyad_launcher::console::{Line, Record, Splitter};
+use dyad_launcher::display::{Display, Verbosity};
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::{Event, Sink};
+use dyad_launcher::symbol::Symboliser;
+use dyad_launcher::{apps, build, paths};
 
 #[derive(Debug, Args)]
 pub(super) struct SymbolizeArgs {

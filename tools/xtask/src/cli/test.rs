@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 use self::programs::{Package, Programs};
 use super::passthrough::wait_for;
 use super::result;
-use crate::config::Json;
-use crate::error::Error;
-use crate::setup::{self, Requirements};
-use crate::{build, paths, signals, suggest, test_times};
+use dyad_launcher::config::Json;
+use dyad_launcher::error::Error;
+use dyad_launcher::setup::{self, Requirements};
+use dyad_launcher::{build, paths, signals, suggest, test_times};
 
 /// How many of the slowest tests are printed.
 const SLOWEST: usize = 10;

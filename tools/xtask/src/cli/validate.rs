@@ -3,12 +3,12 @@
 use clap::Args;
 
 use super::result;
-use crate::config::Json;
-use crate::display::{Display, Verbosity};
-use crate::error::Error;
-use crate::launch::{Quiet, Sink};
-use crate::setup;
-use crate::validate::{self, Context, GROUPS, Group};
+use dyad_launcher::config::Json;
+use dyad_launcher::display::{Display, Verbosity};
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::{Quiet, Sink};
+use dyad_launcher::setup;
+use dyad_measure::validate::{self, Context, GROUPS, Group};
 
 #[derive(Debug, Args)]
 pub(super) struct ValidateArgs {

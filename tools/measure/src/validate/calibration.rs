@@ -11,9 +11,9 @@ use dyad_sim_model::config::{MemoryModel, NodeConfig, SimConfig};
 use dyad_sim_model::report::{MachineReport, RoiReport};
 
 use super::{Context, Findings, region};
-use crate::config::{RunConfig, Sim};
-use crate::error::Error;
-use crate::sim::Profile;
+use dyad_launcher::config::{RunConfig, Sim};
+use dyad_launcher::error::Error;
+use dyad_launcher::sim::Profile;
 
 /// How far the time of a step may be from what it is made of.
 const PART: f64 = 0.005;

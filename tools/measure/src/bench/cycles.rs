@@ -10,7 +10,7 @@ use dyad_abi::Isa;
 use dyad_abi::marker::{BenchMemory, BenchOp, BenchWindow, WindowId};
 
 use super::results::{Key, MIN_SAMPLES, whole_operations};
-use crate::sim::Outcome;
+use dyad_launcher::sim::Outcome;
 
 /// How many cycles of its node an operation takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use dyad_sim_model::config::Order;
 use dyad_sim_model::naive::replay_files;
 
 use super::{Context, Findings, region};
-use crate::config::Sim;
-use crate::error::Error;
-use crate::launch;
+use dyad_launcher::config::Sim;
+use dyad_launcher::error::Error;
+use dyad_launcher::launch;
 
 /// Runs that are recorded: program, arguments, settings. Small caches evict more.
 const RUNS: &[(&str, &str, &str)] = &[

@@ -4,8 +4,8 @@ use dyad_abi::Isa;
 use dyad_sim_model::report::RoiReport;
 
 use super::{Context, Findings, region};
-use crate::config::Sim;
-use crate::error::Error;
+use dyad_launcher::config::Sim;
+use dyad_launcher::error::Error;
 
 /// How far from the closed form: interrupts and the program's own stack are in the regions too.
 const PART: f64 = 0.005;

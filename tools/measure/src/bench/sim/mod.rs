@@ -23,11 +23,11 @@ use std::time::Duration;
 use dyad_abi::Isa;
 use dyad_abi::marker::WindowId;
 
-use crate::config::{RunConfig, Sim, Work};
-use crate::error::Error;
-use crate::launch::{self, RunReport, Sink};
-use crate::machine::quoted;
 use crate::qemu_plugins::QemuPlugins;
+use dyad_launcher::config::{RunConfig, Sim, Work};
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::{self, RunReport, Sink};
+use dyad_launcher::machine::quoted;
 
 /// The program that is measured.
 pub const PROGRAM: &str = "sim-loads";

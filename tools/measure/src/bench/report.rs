@@ -28,7 +28,7 @@ use super::longest::Longest;
 use super::peers::peers;
 use super::results::{Counts, Key, Results, Row};
 use super::sites::Sites;
-use crate::paths;
+use dyad_launcher::paths;
 
 /// Name and version of the JSON form.
 pub const SCHEMA: &str = "dyad.bench/1";

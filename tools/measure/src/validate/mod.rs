@@ -28,12 +28,12 @@ pub use finding::{Finding, Findings, SCHEMA, Tolerance};
 
 use std::time::{Duration, Instant};
 
-use crate::config::{RunConfig, Sim, Work};
-use crate::error::Error;
-use crate::launch::{self, RunReport, Sink};
 use crate::qemu_plugins::{self, QemuPlugins};
-use crate::setup;
-use crate::sim::Layer;
+use dyad_launcher::config::{RunConfig, Sim, Work};
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::{self, RunReport, Sink};
+use dyad_launcher::setup;
+use dyad_launcher::sim::Layer;
 
 /// Everything a group works with.
 pub struct Context<'a> {

@@ -28,10 +28,9 @@ pub use sites::Sites;
 use dyad_abi::Isa;
 use dyad_abi::service::Grant;
 
-use crate::config::{RunConfig, Sim, Work};
-use crate::error::Error;
-use crate::launch::{self, RunReport, Sink};
-use crate::names;
+use dyad_launcher::config::{RunConfig, Sim, Work};
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::{self, RunReport, Sink};
 
 names! {
     "measurement": migration::Group;

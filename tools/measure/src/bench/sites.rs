@@ -8,8 +8,8 @@ use dyad_abi::marker::{BenchMemory, BenchOp, BenchWindow, WindowId};
 use serde::Deserialize;
 
 use super::BENCH_APP;
-use crate::symbol::Symboliser;
-use crate::{build, paths};
+use dyad_launcher::symbol::Symboliser;
+use dyad_launcher::{build, paths};
 
 #[derive(Deserialize)]
 struct Window {

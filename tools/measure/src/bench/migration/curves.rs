@@ -244,8 +244,8 @@ mod tests {
         let op = CHASE.to_string();
         figures.ops.insert(Key { op, isa }, reported);
         assert_eq!(Chase::of(&figures, &rows, isa), None, "nothing simulated");
-        let run = crate::config::RunConfig {
-            sim: crate::config::Sim::Timing,
+        let run = dyad_launcher::config::RunConfig {
+            sim: dyad_launcher::config::Sim::Timing,
             ..Default::default()
         };
         figures.config = run.simulation().unwrap();

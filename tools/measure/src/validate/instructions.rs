@@ -8,12 +8,13 @@
 use std::path::PathBuf;
 
 use super::{Context, Findings};
-use crate::build;
-use crate::config::Sim;
-use crate::error::Error;
-use crate::machine::quoted;
-use crate::sim::outcome::machine_report;
-use crate::{paths, qemu_plugins};
+use crate::qemu_plugins;
+use dyad_launcher::build;
+use dyad_launcher::config::Sim;
+use dyad_launcher::error::Error;
+use dyad_launcher::machine::quoted;
+use dyad_launcher::paths;
+use dyad_launcher::sim::outcome::machine_report;
 
 pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error> {
     let loads = match cx.quick {

@@ -19,10 +19,10 @@ use dyad_shm::quiesce::LOG_ENTRIES;
 use serde_json::{Value, json};
 
 use super::report::SCHEMA;
-use crate::config::{RunConfig, TestOptions, Work};
-use crate::error::Error;
-use crate::launch::{self, RunReport, Sink};
-use crate::{paths, size};
+use dyad_launcher::config::{RunConfig, TestOptions, Work};
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::{self, RunReport, Sink};
+use dyad_launcher::{paths, size};
 
 /// The program that takes the steps.
 pub const QUIESCENCE_APP: &str = "quiescence";

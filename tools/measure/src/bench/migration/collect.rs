@@ -8,8 +8,8 @@ use dyad_sim_model::report::{MachineReport, WindowReport};
 use serde::Deserialize;
 
 use super::rows::Key;
-use crate::config::Sim;
-use crate::launch::RunReport;
+use dyad_launcher::config::Sim;
+use dyad_launcher::launch::RunReport;
 use dyad_sim_model::config::SimConfig;
 
 /// What a run is made for.

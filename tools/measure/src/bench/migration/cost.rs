@@ -11,9 +11,9 @@ use dyad_abi::marker::WindowId;
 use super::collect::{Measure, Ran};
 use super::rows::{COST, Key};
 use super::{Measured, Options};
-use crate::config::{RunConfig, Work};
-use crate::error::Error;
-use crate::launch::Sink;
+use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::Sink;
 
 /// The program.
 const NPB: &str = "npb";

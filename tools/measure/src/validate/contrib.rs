@@ -8,10 +8,10 @@
 use dyad_abi::Isa;
 
 use super::{Context, Findings, region};
-use crate::config::Sim;
-use crate::error::Error;
-use crate::machine::quoted;
 use crate::qemu_plugins::CacheCounts;
+use dyad_launcher::config::Sim;
+use dyad_launcher::error::Error;
+use dyad_launcher::machine::quoted;
 
 const PART: f64 = 0.001;
 const OURS: &str = "l1.size=32K l1.ways=8 l2.size=1M l2.ways=16 l3.size=256M l3.ways=16";

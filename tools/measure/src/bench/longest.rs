@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::PLUGIN_SCHEMA;
-use crate::config::{RunConfig, Sim, TestOptions, Work};
+use dyad_launcher::config::{RunConfig, Sim, TestOptions, Work};
 
 /// The program that performs every operation with its worst arguments.
 pub const LONGEST_APP: &str = "bounds";

@@ -4,8 +4,8 @@ use dyad_abi::Isa;
 use dyad_sim_model::report::{MachineReport, RoiReport};
 
 use crate::bench::sim::region;
-use crate::error::Error;
-use crate::launch::RunReport;
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::RunReport;
 
 /// The report of the node of an ISA.
 pub(super) fn machine(report: &RunReport, isa: Isa) -> Result<MachineReport, Error> {

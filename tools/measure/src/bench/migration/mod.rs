@@ -31,11 +31,11 @@ use dyad_abi::Isa;
 use dyad_abi::boot::DEFAULT_BLOCK;
 
 use crate::bench::BENCH_APP;
-use crate::config::{RunConfig, Sim, Work};
-use crate::error::Error;
-use crate::launch::Sink;
-use crate::sim::{Layer, Setup};
-use crate::size;
+use dyad_launcher::config::{RunConfig, Sim, Work};
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::Sink;
+use dyad_launcher::sim::{Layer, Setup};
+use dyad_launcher::size;
 
 /// The program that is given blocks of memory.
 pub const BLOCKS_APP: &str = "blocks";

@@ -9,9 +9,9 @@ use dyad_sim_model::config::MemoryModel;
 use dyad_sim_model::report::Counters;
 
 use super::{Context, Findings, region};
-use crate::config::{Sim, Work};
-use crate::error::Error;
-use crate::launch::RunReport;
+use dyad_launcher::config::{Sim, Work};
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::RunReport;
 
 /// In-kernel tests that make the patterns.
 const SHARING_TEST: &str = "marked_sharing";
@@ -253,7 +253,7 @@ pub(super) fn compare_flushes(cx: &mut Context<'_>, findings: &mut Findings) -> 
 /// Whether the node of an ISA says that it has used these instructions.
 fn made_with(report: &RunReport, isa: Isa, names: &str) -> Result<(), Error> {
     let node = report.nodes.iter().find(|n| n.isa == isa.name());
-    let of_node = |k: &&crate::launch::KtestResult| node.is_some_and(|n| n.id == k.node);
+    let of_node = |k: &&dyad_launcher::launch::KtestResult| node.is_some_and(|n| n.id == k.node);
     let said = report.ktests.iter().find(of_node);
     match said.map(|k| k.detail.as_str()) {
         Some(detail) if detail == names => Ok(()),

@@ -17,8 +17,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::error::Error;
-use crate::{paths, setup};
+use dyad_launcher::error::Error;
+use dyad_launcher::{paths, setup};
 
 /// Environment variable with the directory of QEMU's source, of the version that is installed.
 pub const SOURCE_VAR: &str = "DYAD_QEMU_SOURCE";
@@ -287,7 +287,7 @@ fn output(mut c: Command) -> Result<String, Error> {
     if out.status.success() {
         return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
     }
-    if crate::signals::count() > 0 {
+    if dyad_launcher::signals::count() > 0 {
         return Err(Error::Interrupted);
     }
     let said = String::from_utf8_lossy(&out.stderr);

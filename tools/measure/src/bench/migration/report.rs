@@ -33,7 +33,7 @@ use super::rows::{COST, EXPECTED, Key, PER_FRAME, Phase, Row, rows};
 use super::searches::Searches;
 use super::{Figures, Options};
 use crate::bench::SCHEMA;
-use crate::paths;
+use dyad_launcher::paths;
 
 /// What was measured.
 #[derive(Clone, Debug, Default)]

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use dyad_abi::Isa;
 
-use crate::console::Line;
-use crate::launch::{Event, Sink};
+use dyad_launcher::console::Line;
+use dyad_launcher::launch::{Event, Sink};
 
 /// What the program prints before a region, followed by its place.
 const BEGIN: &str = "region begins: ";
@@ -150,8 +150,8 @@ fn busiest(before: &Threads, after: &Threads) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::Quiet;
     use dyad_abi::record::Level;
+    use dyad_launcher::launch::Quiet;
 
     fn say(watch: &mut Watch<'_>, text: &str) {
         let line = Line::Log {
