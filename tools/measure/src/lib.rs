@@ -3,6 +3,8 @@
 //! | module | what for |
 //! |---|---|
 //! | [`bench`](mod@bench) | runs, statistics, tables and pages of `cargo xtask bench` |
+//! | [`sweep`](mod@sweep) | matrices of settings and their table |
+//! | [`held`] | many runs, of which only those that fail leave logs |
 //! | [`validate`] | comparisons of `cargo xtask validate-sim` |
 //! | [`qemu_plugins`] | plugins of others that both compare with |
 //!
@@ -13,5 +15,7 @@
 extern crate dyad_launcher;
 
 pub mod bench;
+pub mod held;
 pub mod qemu_plugins;
+pub mod sweep;
 pub mod validate;

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 
-use super::held::{Done, Failure};
 use super::result;
 use super::shape::Shape;
 use dyad_launcher::config::{Json, Named, OrderName, Settings, Sim, Whole};
 use dyad_launcher::error::Error;
 use dyad_launcher::{launch, paths, setup};
+use dyad_measure::held::{Done, Failure};
 
 /// Simulated unless told otherwise: the cheapest that has the clock.
 const DEFAULT_SIM: Sim = Sim::Count;

@@ -4,7 +4,6 @@ mod bench;
 mod build;
 mod doctor;
 mod explore;
-mod held;
 mod migrate;
 mod miri;
 mod new;

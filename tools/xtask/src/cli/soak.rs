@@ -4,12 +4,12 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::held::{Done, Failure};
 use super::result;
 use super::shape::Shape;
 use dyad_launcher::config::Json;
 use dyad_launcher::error::Error;
 use dyad_launcher::{launch, paths, setup};
+use dyad_measure::held::{Done, Failure};
 
 #[derive(Debug, Args)]
 pub(super) struct SoakArgs {

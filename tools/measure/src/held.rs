@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use super::result::write_json;
 use dyad_launcher::config::RunConfig;
 use dyad_launcher::display::{Display, Verbosity};
 use dyad_launcher::error::Error;
@@ -12,21 +11,21 @@ use dyad_launcher::launch::{self, Event, RunReport, Sink};
 use dyad_launcher::signals;
 
 /// A run that has come to its end.
-pub(super) struct Done {
+pub struct Done {
     /// What came out.
-    pub(super) report: RunReport,
+    pub report: RunReport,
     /// Host time.
-    pub(super) seconds: f64,
+    pub seconds: f64,
     log: Vec<u8>,
 }
 
 /// A run that failed, as it is written down.
 #[derive(Debug, serde::Serialize)]
-pub(super) struct Failure {
+pub struct Failure {
     /// Why.
-    pub(super) failure: String,
+    pub failure: String,
     /// Where its logs are.
-    pub(super) logs: PathBuf,
+    pub logs: PathBuf,
 }
 
 /// Keeps what happens.
@@ -56,7 +55,7 @@ impl Done {
     /// # Errors
     ///
     /// If the next run would fail for the same reason, or the user has had enough.
-    pub(super) fn run(config: &RunConfig, dir: PathBuf, first: bool) -> Result<Done, Error> {
+    pub fn run(config: &RunConfig, dir: PathBuf, first: bool) -> Result<Done, Error> {
         let start = Instant::now();
         let mut sink = Held {
             progress: first.then(|| Display::new(Verbosity::Normal)),
@@ -87,7 +86,7 @@ impl Done {
     /// # Errors
     ///
     /// If logs cannot be written.
-    pub(super) fn settle(&self) -> Result<Option<Failure>, Error> {
+    pub fn settle(&self) -> Result<Option<Failure>, Error> {
         let dir = &self.report.dir;
         let Some(failure) = self.report.failure() else {
             // Only the logs of failures are of use.
@@ -97,7 +96,9 @@ impl Done {
         let merged = dir.join("merged.log");
         std::fs::write(&merged, &self.log)
             .map_err(|e| Error::io(format_args!("cannot write {}", merged.display()), e))?;
-        write_json(&dir.join("report.json"), &self.report.json())?;
+        let report = dir.join("report.json");
+        std::fs::write(&report, format!("{:#}\n", self.report.json()))
+            .map_err(|e| Error::io(format_args!("cannot write {}", report.display()), e))?;
         Ok(Some(Failure {
             failure,
             logs: dir.clone(),
