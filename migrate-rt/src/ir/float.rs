@@ -70,9 +70,10 @@ fn names_any(line: &str) -> bool {
 
 /// The line without fast-math flags, if it has any.
 fn without_flags(line: &str) -> Option<String> {
-    // Most lines have no word that is a flag, and are not looked into.
-    let has_flag = FAST_MATH_FLAGS.iter().any(|f| line.contains(f));
-    let l = lex(line).ok().filter(|_| has_flag)?;
+    // Most lines have no flag where flags are, and are not looked into.
+    let mut words = line.split_once(" = ")?.1.split(' ').take(3);
+    words.find(|w| FAST_MATH_FLAGS.contains(w))?;
+    let l = lex(line).ok()?;
     let is_any = |i: usize, words: &[&str]| words.iter().any(|w| l.is_word(i, w));
     let first = 2 + usize::from(is_any(2, &["tail", "notail", "musttail"]));
     if !l.is_mark(1, b'=') || !is_any(first, &OPERATIONS) {

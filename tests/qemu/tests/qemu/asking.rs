@@ -304,11 +304,7 @@ fn plain() -> Result<(), Failed> {
         found == Some(&moves),
         format!("{found:?} moves of {moves}"),
     )?;
-    let mix = |hash: u64, value: u64| {
-        (hash ^ value)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(29)
-    };
+    let mix = dyad_random::hash;
     let of = |thread: u64| (0..STEPS).fold(thread, mix);
     let hash = mix(mix(of(0), of(1)), of(2));
     let result = format!("asked          {hash:016x}");

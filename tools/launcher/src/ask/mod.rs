@@ -25,6 +25,7 @@ use std::net::Shutdown;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use dyad_abi::Isa;
@@ -90,21 +91,16 @@ pub enum Target {
     Isa(u64),
 }
 
-impl Target {
-    /// Reads the word of a command line.
-    ///
-    /// # Errors
-    ///
-    /// If it is neither.
-    pub fn parse(word: &str) -> Result<Target, Error> {
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Target, String> {
         if let Some(isa) = Isa::parse(word) {
             return Ok(Target::Isa(isa.index() as u64));
         }
         let node = word.parse().map(Target::Node);
         node.map_err(|_| {
-            Error::Usage(format!(
-                "{word:?} is neither the number of a node nor an ISA (x86_64, aarch64)"
-            ))
+            format!("{word:?} is neither the number of a node nor an ISA (x86_64, aarch64)")
         })
     }
 }

@@ -16,7 +16,7 @@ use dyad_launcher::error::Error;
 pub(super) struct MigrateArgs {
     /// Where to: the number of a node, or an ISA (a node that has it)
     #[arg(long, value_name = "NODE|ISA")]
-    to: String,
+    to: Target,
     /// Number of the thread in its program
     #[arg(long, value_name = "N", default_value_t = 0)]
     thread: u16,
@@ -39,12 +39,11 @@ pub(super) struct MigrateArgs {
 
 pub(super) fn migrate(args: &MigrateArgs) -> Result<u8, Error> {
     result::open("migrate", &args.json)?;
-    let to = Target::parse(&args.to)?;
     let run = Run::find(args.run.as_deref())?;
     let wanted = Wanted {
         program: args.program.clone(),
         thread: args.thread,
-        to,
+        to: args.to,
         wait_ms: args.wait,
     };
     let question = match args.emulate {
