@@ -17,7 +17,7 @@ use serde::ser::{Serialize, Serializer};
 use super::Sim;
 use crate::{size, suggest};
 
-/// A type with a fixed list of named values. [`names!`] implements it.
+/// A type with a fixed list of named values. [`names!`](crate::names!) implements it.
 pub trait Names: Copy + Send + Sync + 'static {
     /// What a value is, for messages.
     const WHAT: &'static str;
