@@ -24,14 +24,14 @@ mod crossing;
 mod error;
 mod float;
 mod invocation;
-mod scan;
+mod target;
 mod thread;
 
 pub use error::{IrError, Violation, ViolationKind};
 
+use crate::llvm::{Global, Line, declares, module_target, with_module_target};
 use crate::source::Symbols;
 use dyad_abi::Isa;
-use scan::{Global, Line};
 use std::fmt::Write;
 
 /// Intrinsics of the front end's target with their replacement, a stub of every ISA without
@@ -76,8 +76,8 @@ impl NeutralIr {
                     let line = line.replacen("define private ", "define internal ", 1);
                     out.push_str(&crossing::own_section(&line, name.unwrap_or_default()));
                 }
-                Line::Attributes => out.push_str(&scan::without_target_attributes(line)),
-                Line::Declare if MAPPED.iter().any(|(from, _)| scan::names(line, from)) => continue,
+                Line::Attributes => out.push_str(&target::without_attributes(line)),
+                Line::Declare if MAPPED.iter().any(|(from, _)| declares(line, from)) => continue,
                 Line::Body if line.contains("@llvm.aarch64.") => {
                     out.push_str(&map_intrinsics(line, &mut used));
                 }
@@ -86,11 +86,7 @@ impl NeutralIr {
             out.push('\n');
         }
         for ((_, stub), used) in MAPPED.iter().zip(used) {
-            if used
-                && !out
-                    .lines()
-                    .any(|l| matches!(Line::of(l), Line::Declare) && scan::names(l, stub))
-            {
+            if used && !out.lines().any(|l| declares(l, stub)) {
                 let _ = writeln!(out, "declare void @{stub}() nounwind");
             }
         }
@@ -104,7 +100,7 @@ impl NeutralIr {
     ///
     /// Everything in it that is not neutral.
     pub fn check(text: String) -> Result<NeutralIr, IrError> {
-        if scan::module_target(&text) != (Some(AARCH64_LAYOUT), Some(AARCH64_TRIPLE)) {
+        if module_target(&text) != (Some(AARCH64_LAYOUT), Some(AARCH64_TRIPLE)) {
             return Err(IrError::OtherTarget);
         }
         let symbols = std::cell::OnceCell::new();
@@ -120,7 +116,7 @@ impl NeutralIr {
             };
             match Line::of(line) {
                 Line::Define(name) => {
-                    scan::code(line, &mut refuse);
+                    target::code(line, &mut refuse);
                     crossing::check(line, &mut refuse);
                     function = name;
                 }
@@ -133,12 +129,12 @@ impl NeutralIr {
                 }
                 Line::ModuleAsm => refuse(ViolationKind::ModuleAsm(line.to_owned())),
                 Line::Body | Line::Declare => {
-                    scan::code(line, &mut refuse);
+                    target::code(line, &mut refuse);
                     if let Some(stub) = invocation::misused(line) {
                         refuse(ViolationKind::InvocationStub(stub));
                     }
                 }
-                Line::Attributes if scan::without_target_attributes(line) != line => {
+                Line::Attributes if target::without_attributes(line) != line => {
                     refuse(ViolationKind::TargetAttributes);
                 }
                 _ => (),
@@ -170,9 +166,7 @@ impl NeutralIr {
 
     /// Whether the module uses a function of that name that is not in it.
     pub fn declares(&self, name: &str) -> bool {
-        let name = format!("@{name}(");
-        let declared = |l: &str| l.starts_with("declare ") && l.contains(&name);
-        self.0.lines().any(declared)
+        self.0.lines().any(|l| declares(l, name))
     }
 
     /// Whether the module has functions that run on one ISA only.
@@ -189,7 +183,7 @@ impl NeutralIr {
         let text = float::one_meaning(&text).into_owned();
         let text = match isa {
             Isa::Aarch64 => float::choices_of_bits(&text),
-            Isa::X86_64 => scan::with_module_target(&text, X86_64_LAYOUT, X86_64_TRIPLE),
+            Isa::X86_64 => with_module_target(&text, X86_64_LAYOUT, X86_64_TRIPLE),
         };
         IsaIr { isa, text }
     }

@@ -35,6 +35,7 @@ pub mod frontend;
 pub mod ir;
 pub mod layout;
 pub mod link;
+pub mod llvm;
 pub mod object;
 pub mod source;
 pub mod spine;

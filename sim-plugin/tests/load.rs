@@ -13,7 +13,7 @@ const LOOPS: u64 = 1000;
 /// The plugin, built as every simulated run builds it.
 fn plugin() -> &'static Path {
     static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
-    PLUGIN.get_or_init(|| xtask::build::plugin(&mut |_| {}).expect("the plugin builds"))
+    PLUGIN.get_or_init(|| dyad_launcher::build::plugin(&mut |_| {}).expect("the plugin builds"))
 }
 
 /// A directory of this test that is removed at its end.

@@ -9,6 +9,7 @@ use dyad_abi::user::SHARED_BASE;
 use std::io::{BufRead, Read as _};
 
 use crate::align::SHARED_LIMIT;
+use crate::llvm::{Global, Line, leading_type};
 
 /// Characters at the start of a line in which a global's name and type are.
 const HEAD: u64 = 4096;
@@ -55,10 +56,12 @@ fn beyond(mut ir: impl BufRead, limit: u64) -> std::io::Result<Option<Oversize>>
         }
         let line = String::from_utf8_lossy(&head);
         // Globals stand before functions.
-        if line.starts_with("define ") {
-            break;
-        }
-        if let Some((symbol, bytes)) = global(&line) {
+        let found_in = match Line::of(&line) {
+            Line::Define(_) => break,
+            Line::Global(read) => global(&read),
+            _ => None,
+        };
+        if let Some((symbol, bytes)) = found_in {
             found.bytes = found.bytes.saturating_add(bytes);
             if bytes > found.largest.1 {
                 found.largest = (symbol.to_owned(), bytes);
@@ -70,23 +73,15 @@ fn beyond(mut ir: impl BufRead, limit: u64) -> std::io::Result<Option<Oversize>>
 
 /// The symbol of a global, and the bytes in it that its type says: the compiler makes contents arrays of bytes
 /// with pointers in between.
-fn global(line: &str) -> Option<(&str, u64)> {
-    let (name, rest) = line.strip_prefix('@')?.split_once(" =")?;
-    let at = [" constant ", " global "]
-        .into_iter()
-        .filter_map(|kind| Some(rest.find(kind)? + kind.len()))
-        .min()?;
-    let ty = &rest[at..];
-    let end = match ty.starts_with("<{") {
-        true => ty.find("}>")?,
-        false => ty.find(']')? + 1,
+fn global<'a>(global: &Global<'a>) -> Option<(&'a str, u64)> {
+    let ty = leading_type(global.content()?)?;
+    // `[N x i8]`
+    let array = |i: usize| {
+        let is_array = ty.is_mark(i, b'[') && ty.is_word(i + 2, "x") && ty.is_word(i + 3, "i8");
+        ty.text(i + 1).parse::<u64>().ok().filter(|_| is_array)
     };
-    let bytes = ty[..end]
-        .split('[')
-        .skip(1)
-        .filter_map(|array| array.split_once(" x i8]")?.0.parse::<u64>().ok())
-        .fold(0, u64::saturating_add);
-    Some((name.trim_matches('"'), bytes))
+    let bytes = (0..ty.tokens.len()).filter_map(array);
+    Some((global.name, bytes.fold(0, u64::saturating_add)))
 }
 
 #[cfg(test)]

@@ -19,12 +19,12 @@
 //! function that always crosses begins with the jump.
 
 use super::ViolationKind;
-use super::scan::Line;
+use crate::llvm::{Header, Kind, Lexed, Line, lex, parts};
 use dyad_abi::Isa;
 use dyad_abi::user::{Tcb, gate};
 use std::fmt::Write;
+use std::ops::Range;
 
-const SECTION: &str = " section \"";
 /// After the section's name, of functions that always cross.
 const ALWAYS: &str = "..always";
 
@@ -33,36 +33,39 @@ fn section(isa: Isa) -> &'static str {
     crate::align::only(isa)
 }
 
-/// The section of a function, from its header.
-fn section_of(define: &str) -> Option<&str> {
-    let at = define.rfind(SECTION)? + SECTION.len();
-    let rest = &define[at..];
-    rest.find('"').map(|end| &rest[..end])
+/// The header of a function that is put into a section, and the name of the section with its place.
+///
+/// Functions without a section are not looked into.
+fn section_of(define: &str) -> Option<(Lexed<'_>, Header, Range<usize>)> {
+    let l = Some(define).filter(|d| d.contains(" section \""))?;
+    let l = lex(l).ok()?;
+    let header = Header::read(&l)?;
+    let quoted = l.tokens[header.section(&l)?].at.clone();
+    Some((l, header, quoted.start + 1..quoted.end - 1))
+}
+
+/// Whether a section is that of functions of one ISA.
+fn is_of_one_isa(name: &str) -> bool {
+    let rest = |isa| name.strip_prefix(section(isa));
+    let mut rests = Isa::ALL.into_iter().filter_map(rest);
+    rests.any(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Whether a function is one of those.
 pub(super) fn is_only(define: &str) -> bool {
-    let only = |name: &str| {
-        let all = Isa::ALL.map(section);
-        all.iter()
-            .any(|s| name == *s || name.starts_with(&format!("{s}.")))
-    };
-    section_of(define).is_some_and(only)
+    section_of(define).is_some_and(|(.., at)| is_of_one_isa(&define[at]))
 }
 
 /// Gives the function a section of its own.
 pub(super) fn own_section(define: &str, function: &str) -> String {
-    let Some(now) = section_of(define).filter(|_| is_only(define)) else {
-        return define.to_owned();
+    let shared = |name: &str| {
+        let is_of = |isa| name == section(isa) || name == format!("{}{ALWAYS}", section(isa));
+        Isa::ALL.into_iter().any(is_of)
     };
-    let of = |isa: Isa| now == section(isa) || now == format!("{}{ALWAYS}", section(isa));
-    match Isa::ALL.into_iter().any(of) {
-        true => define.replacen(
-            &format!("{SECTION}{now}\""),
-            &format!("{SECTION}{now}.{function}\""),
-            1,
-        ),
-        false => define.to_owned(),
+    let at = section_of(define).map(|(.., at)| at);
+    match at.filter(|at| shared(&define[at.clone()])) {
+        Some(at) => format!("{}.{function}{}", &define[..at.end], &define[at.end..]),
+        None => define.to_owned(),
     }
 }
 
@@ -82,8 +85,10 @@ pub(super) fn lower(text: &str, isa: Isa) -> String {
 /// The header of a function with its beginning on `isa`, if it is the other one's.
 fn with_beginning(define: &str, isa: Isa) -> String {
     let foreign = format!("{}.", section(isa.other()));
-    let name = section_of(define).and_then(|s| s.strip_prefix(&foreign));
-    let (Some(name), Some(section_at)) = (name, define.rfind(SECTION)) else {
+    let Some((l, header, at)) = section_of(define) else {
+        return define.to_owned();
+    };
+    let Some(name) = define[at].strip_prefix(&foreign) else {
         return define.to_owned();
     };
     let always = name
@@ -96,10 +101,12 @@ fn with_beginning(define: &str, isa: Isa) -> String {
     });
     let constant = format!(" prologue [{} x i8] c\"{text}\"", bytes.len());
     // What may follow it: a personality, metadata, the body.
-    let after = [" personality ", " !", " {"];
-    let tail = section_at + SECTION.len();
-    let at = after.iter().filter_map(|w| define[tail..].find(w)).min();
-    let at = at.map_or(define.len(), |at| tail + at);
+    let follows = |i: &usize| {
+        l.is_word(*i, "personality") || l.kind(*i) == Some(Kind::Meta) || l.is_mark(*i, b'{')
+    };
+    let next = (header.end()..l.tokens.len()).find(follows);
+    let end = next.unwrap_or(l.tokens.len()) - 1;
+    let at = l.tokens[end].at.end;
     format!("{}{constant}{}", &define[..at], &define[at..])
 }
 
@@ -148,9 +155,9 @@ fn count(ty: &str, integers: &mut usize, floats: &mut usize) -> bool {
     true
 }
 
-/// Words between the name of the linkage and the type of the result that change nothing of where
-/// arguments are.
-const HARMLESS: [&str; 12] = [
+/// Words between `define` and the type of the result that change nothing of where arguments are. Some have
+/// values in parentheses.
+const HARMLESS: [&str; 16] = [
     "internal",
     "hidden",
     "protected",
@@ -163,61 +170,66 @@ const HARMLESS: [&str; 12] = [
     "unnamed_addr",
     "local_unnamed_addr",
     "weak",
+    "range",
+    "align",
+    "dereferenceable",
+    "dereferenceable_or_null",
 ];
 
-/// Attributes of the result without the parentheses of those that have some.
-fn without_groups(text: &str) -> String {
-    let mut depth = 0;
-    let mut out = String::new();
-    for c in text.chars() {
-        match c {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            _ if depth == 0 => out.push(c),
-            _ => (),
-        }
-    }
-    out
-}
+/// Attributes of parameters that put them elsewhere.
+const ELSEWHERE: [&str; 10] = [
+    "byval",
+    "byref",
+    "inalloca",
+    "preallocated",
+    "sret",
+    "inreg",
+    "nest",
+    "swiftself",
+    "swiftasync",
+    "swifterror",
+];
 
 /// Calls `refuse` for a function of one ISA only whose arguments or result kernels cannot carry.
 pub(super) fn check(define: &str, refuse: &mut dyn FnMut(ViolationKind)) {
-    if !is_only(define) {
+    // The name of the section decides; a header with it that cannot be read is refused.
+    if !Isa::ALL.iter().any(|isa| define.contains(section(*isa))) {
         return;
     }
     let mut no = |what: String| refuse(ViolationKind::Crossing(what));
-    let Some((head, rest)) = define.split_once('@') else {
-        return no("has no name".to_owned());
+    let read = lex(define).ok().and_then(|l| Some((Header::read(&l)?, l)));
+    let Some((h, l)) = read else {
+        return no("has a header that cannot be read".to_owned());
     };
-    let head = without_groups(head);
-    let words: Vec<_> = head.split_whitespace().skip(1).collect();
-    let is_attribute = |w: &&&str| {
-        HARMLESS.contains(*w)
-            || ["range", "align", "dereferenceable"]
-                .iter()
-                .any(|p| w.starts_with(p))
-    };
-    let kinds: Vec<_> = words.iter().filter(|w| !is_attribute(w)).collect();
-    let (mut integers, mut floats) = (0, 0);
-    match kinds.as_slice() {
-        [ty] if **ty == "void" || count(ty, &mut integers, &mut floats) => (),
-        _ => no(format!(
-            "returns {}",
-            kinds.iter().map(|w| **w).collect::<Vec<_>>().join(" ")
-        )),
+    if !is_only(define) {
+        return;
     }
-    let Some(list) = parameters(rest) else {
-        return no("its parameters cannot be read".to_owned());
-    };
+    let (mut integers, mut floats) = (0, 0);
+    let mut result = Vec::new();
+    let mut i = 1;
+    while i < h.result.start {
+        let is_harmless = HARMLESS.iter().any(|w| l.is_word(i, w));
+        match is_harmless || l.is_word(i - 1, "align") {
+            true if l.is_mark(i + 1, b'(') => i = l.past_bracket(i + 1).unwrap_or(h.result.start),
+            true => i += 1,
+            false => {
+                result.push(l.text(i));
+                i += 1;
+            }
+        }
+    }
+    let ty = l.span(h.result.start, h.result.end);
+    if !result.is_empty() || ty != "void" && !count(ty, &mut integers, &mut floats) {
+        result.push(ty);
+        no(format!("returns {}", result.join(" ")));
+    }
     (integers, floats) = (0, 0);
-    for parameter in list {
-        let ty = parameter.split_whitespace().next().unwrap_or_default();
-        if !count(ty, &mut integers, &mut floats)
-            || ["byval", "sret", "inreg", "swift", "nest"]
-                .iter()
-                .any(|w| parameter.contains(w))
+    for parameter in parts(&l, h.parameters.clone()) {
+        let at_fault = |w: &&str| parameter.clone().any(|i| l.is_word(i, w));
+        if !count(l.text(parameter.start), &mut integers, &mut floats)
+            || ELSEWHERE.iter().any(at_fault)
         {
-            no(format!("takes {}", parameter.trim()));
+            no(format!("takes {}", l.span(parameter.start, parameter.end)));
         }
     }
     if integers > 6 || floats > 8 {
@@ -225,36 +237,6 @@ pub(super) fn check(define: &str, refuse: &mut dyn FnMut(ViolationKind)) {
             "takes {integers} integers or pointers and {floats} floating-point numbers"
         ));
     }
-}
-
-/// The parameters in a header, from the function's name on.
-fn parameters(rest: &str) -> Option<Vec<&str>> {
-    // A name in quotes may have parentheses in it.
-    let from = match rest.strip_prefix('"') {
-        Some(quoted) => quoted.find('"')? + 2,
-        None => 0,
-    };
-    let open = from + rest.get(from..)?.find('(')? + 1;
-    let (mut depth, mut start, mut list) = (0, open, Vec::new());
-    for (i, c) in rest.bytes().enumerate().skip(open) {
-        match c {
-            b'(' | b'[' | b'{' | b'<' => depth += 1,
-            b')' if depth == 0 => {
-                let last = rest[start..i].trim();
-                if !last.is_empty() {
-                    list.push(last);
-                }
-                return Some(list);
-            }
-            b')' | b']' | b'}' | b'>' => depth -= 1,
-            b',' if depth == 0 => {
-                list.push(rest[start..i].trim());
-                start = i + 1;
-            }
-            _ => (),
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -9,9 +9,10 @@
 //!
 //! What may still differ is which NaN an operation gives: see the book.
 
-use super::scan::Line;
+use crate::llvm::{FAST_MATH_FLAGS, Kind, Lexed, Line, lex, parts};
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// What depends on the back end, and what means the same.
 const INTRINSICS: [(&str, &str); 2] = [
@@ -22,9 +23,6 @@ const INTRINSICS: [(&str, &str); 2] = [
 const REDUCTIONS: [(&str, &str); 2] = [
     ("@llvm.vector.reduce.fmin.", "@llvm.minimumnum."),
     ("@llvm.vector.reduce.fmax.", "@llvm.maximumnum."),
-];
-const FLAGS: [&str; 8] = [
-    "nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "fast",
 ];
 const OPERATIONS: [&str; 12] = [
     "call", "fadd", "fcmp", "fdiv", "fmul", "fneg", "fpext", "fptrunc", "frem", "fsub", "phi",
@@ -72,46 +70,55 @@ fn names_any(line: &str) -> bool {
 
 /// The line without fast-math flags, if it has any.
 fn without_flags(line: &str) -> Option<String> {
-    let (result, rest) = line.split_once(" = ")?;
-    let mut words = rest.split(' ').peekable();
-    let mut kept = Vec::new();
-    if words
-        .peek()
-        .is_some_and(|w| ["tail", "notail", "musttail"].contains(w))
-    {
-        kept.extend(words.next());
+    // Most lines have no flag where flags are, and are not looked into.
+    let mut words = line.split_once(" = ")?.1.split(' ').take(3);
+    words.find(|w| FAST_MATH_FLAGS.contains(w))?;
+    let l = lex(line).ok()?;
+    let is_any = |i: usize, words: &[&str]| words.iter().any(|w| l.is_word(i, w));
+    let first = 2 + usize::from(is_any(2, &["tail", "notail", "musttail"]));
+    if !l.is_mark(1, b'=') || !is_any(first, &OPERATIONS) {
+        return None;
     }
-    let operation = words.next().filter(|w| OPERATIONS.contains(w))?;
-    kept.push(operation);
-    words.next_if(|w| FLAGS.contains(w))?;
-    while words.next_if(|w| FLAGS.contains(w)).is_some() {}
-    kept.extend(words);
-    Some(format!("{result} = {}", kept.join(" ")))
+    let flags = first + 1;
+    let end = (flags..l.tokens.len()).find(|&i| !is_any(i, &FAST_MATH_FLAGS))?;
+    let (from, to) = (l.tokens[flags].at.start, l.tokens[end].at.start);
+    (end > flags).then(|| format!("{}{}", &line[..from], &line[to..]))
+}
+
+/// The text of some tokens.
+fn span<'a>(l: &Lexed<'a>, tokens: &Range<usize>) -> &'a str {
+    l.span(tokens.start, tokens.end)
+}
+
+/// The debugging location at the end of an instruction, with the comma before it; empty if it has none.
+fn location(l: &Lexed<'_>) -> String {
+    let at = (0..l.tokens.len()).find(|&i| l.kind(i) == Some(Kind::Meta) && l.text(i) == "!dbg");
+    at.map_or_else(String::new, |i| format!(", {}", l.span(i, l.tokens.len())))
 }
 
 /// A reduction as operations on its elements.
 fn reduction(line: &str) -> Option<String> {
     let (from, of_two) = REDUCTIONS.iter().find(|(from, _)| line.contains(from))?;
-    let (result, call) = line.split_once(" = ")?;
-    let name = result.trim().strip_prefix('%')?;
-    let at = call.find(from)?;
-    let (_, arguments) = call[at..].split_once('(')?;
-    let end = arguments.find(')')?;
+    let l = lex(line).ok()?;
+    let name = l.name(0);
+    let is_callee = |&i: &usize| l.kind(i) == Some(Kind::Global) && l.text(i).starts_with(from);
+    let open = (2..l.tokens.len()).find(is_callee)? + 1;
     // `<4 x float> %v`; the operand is a value, since constants have been folded.
-    let (ty, vector) = arguments[..end].split_once("> ")?;
-    let (count, element) = ty.strip_prefix('<')?.split_once(" x ")?;
-    let count: usize = count.parse().ok()?;
+    let ty = open + 1..l.past_type(open + 1)?;
+    let vector = l.span(ty.end, l.past_bracket(open)? - 1);
+    let count: usize = l.text(ty.start + 1).parse().ok()?;
+    let element = l.text(ty.start + 3);
     let kind = ["half", "float", "double"]
         .iter()
         .position(|k| *k == element)?;
     let function = format!("{of_two}{}", ["f16", "f32", "f64"][kind]);
-    let place = call.rfind(", !dbg ").map_or("", |at| &call[at..]);
+    let (ty, place) = (span(&l, &ty), location(&l));
     let temporary = |what: &str, i: usize| format!("%dyad.{what}.{}.{i}", name.trim_matches('"'));
     let mut out = String::new();
     for i in 0..count {
         let one = temporary("element", i);
         out.push_str(&format!(
-            "  {one} = extractelement {ty}> {vector}, i64 {i}{place}\n"
+            "  {one} = extractelement {ty} {vector}, i64 {i}{place}\n"
         ));
     }
     let mut so_far = temporary("element", 0);
@@ -152,21 +159,8 @@ pub(super) fn choices_of_bits(text: &str) -> String {
 type Compared<'a> = (&'a str, &'a str);
 
 fn function(text: &str, out: &mut String) {
-    let mut comparisons: HashMap<&str, Compared<'_>> = HashMap::new();
-    for line in text.lines().filter(|l| l.contains(" = fcmp ")) {
-        let Some((name, rest)) = line.trim().split_once(" = fcmp ") else {
-            continue;
-        };
-        // Predicate, type, operands.
-        let Some((_, rest)) = rest.split_once(' ') else {
-            continue;
-        };
-        if let Some((_, rest)) = a_type(rest)
-            && let [a, b, ..] = top_level(rest)[..]
-        {
-            comparisons.insert(name, (a, b));
-        }
-    }
+    let compared = text.lines().filter(|l| l.contains(" = fcmp "));
+    let comparisons: HashMap<&str, Compared<'_>> = compared.filter_map(comparison).collect();
     if comparisons.is_empty() {
         return out.push_str(text);
     }
@@ -178,43 +172,30 @@ fn function(text: &str, out: &mut String) {
     }
 }
 
-/// The type at the start of `text`, and what follows it.
-fn a_type(text: &str) -> Option<(&str, &str)> {
-    let end = match text.strip_prefix('<') {
-        Some(_) => text.find('>')? + 1,
-        None => text.find(' ')?,
-    };
-    Some((&text[..end], text[end..].trim_start()))
-}
-
-/// The parts of a list, by the commas on its own level.
-fn top_level(text: &str) -> Vec<&str> {
-    let (mut out, mut depth, mut from) = (Vec::new(), 0i32, 0);
-    for (at, c) in text.char_indices() {
-        match c {
-            '(' | '<' | '[' | '{' => depth += 1,
-            ')' | '>' | ']' | '}' => depth -= 1,
-            ',' if depth == 0 => {
-                out.push(text[from..at].trim());
-                from = at + 1;
-            }
-            _ => {}
-        }
+/// The result and the operands of `%r = fcmp PREDICATE TYPE a, b`.
+fn comparison(line: &str) -> Option<(&str, Compared<'_>)> {
+    let l = lex(line).ok()?;
+    let ty = 4;
+    let operands = l.past_type(ty)?..l.tokens.len();
+    match &parts(&l, operands)[..] {
+        [a, b, ..] if l.is_word(2, "fcmp") => Some((l.text(0), (span(&l, a), span(&l, b)))),
+        _ => None,
     }
-    out.push(text[from..].trim());
-    out
 }
 
 /// A choice between values of which one was compared, as a choice between bits.
 fn choice(line: &str, comparisons: &HashMap<&str, Compared<'_>>) -> Option<String> {
-    let (result, rest) = line.trim().split_once(" = select ")?;
-    let parts = top_level(rest);
-    let [condition, yes, no, ..] = parts[..] else {
-        return None;
+    let l = Some(line).filter(|l| l.contains(" = select "))?;
+    let l = lex(l).ok().filter(|l| l.is_word(2, "select"))?;
+    let operands = parts(&l, 3..l.tokens.len());
+    // Type and value of an operand.
+    let typed = |n: usize| {
+        let operand: &Range<usize> = operands.get(n)?;
+        let end = l.past_type(operand.start)?;
+        Some((l.span(operand.start, end), l.span(end, operand.end)))
     };
-    let (of, condition) = a_type(condition)?;
-    let (ty, yes) = a_type(yes)?;
-    let (_, no) = a_type(no)?;
+    let (result, (of, condition)) = (l.text(0), typed(0)?);
+    let ((ty, yes), (_, no)) = (typed(1)?, typed(2)?);
     let bits = match ty.strip_prefix('<') {
         None => scalar_bits(ty)?.to_owned(),
         Some(vector) => {
@@ -227,11 +208,11 @@ fn choice(line: &str, comparisons: &HashMap<&str, Compared<'_>>) -> Option<Strin
     if !shared(yes) && !shared(no) {
         return None;
     }
-    let place = parts[3..]
+    let place = operands[3..]
         .iter()
-        .map(|p| format!(", {p}"))
+        .map(|p| format!(", {}", span(&l, p)))
         .collect::<String>();
-    let name = result.trim_start_matches('%').trim_matches('"');
+    let name = l.name(0).trim_matches('"');
     let temporary = |what: &str| format!("%dyad.{what}.{name}");
     let (t, f, r) = (temporary("yes"), temporary("no"), temporary("bits"));
     Some(format!(

@@ -14,7 +14,7 @@
 //! | x86-64 | `r12 r13 r14 r15` | `rdi rsi rdx rcx r8 r9` |
 //! | AArch64 | `x20` to `x28` | `x0` to `x5` |
 
-use super::scan::{self, Line};
+use crate::llvm::{Kind, Line, lex};
 use dyad_abi::Isa;
 
 /// The stubs.
@@ -30,42 +30,43 @@ const fn skipped(isa: Isa) -> usize {
     }
 }
 
-/// Where `@stub` is in `line`, outside of strings: the stub, the place, and whether a parenthesis
-/// follows.
-fn find(line: &str) -> Option<(&'static str, usize, bool)> {
-    let mut quoted = false;
-    line.char_indices().find_map(|(at, c)| {
-        quoted ^= c == '"';
-        let rest = line[at..].strip_prefix('@').filter(|_| !quoted)?;
-        let stub = STUBS.into_iter().find(|stub| {
-            let after = rest.strip_prefix(stub);
-            after.is_some_and(|a| !a.starts_with(scan::is_name_character))
-        })?;
-        Some((stub, at, rest[stub.len()..].starts_with('(')))
-    })
+/// The first stub that a line names, if it names one.
+fn named(line: &str) -> Option<&'static str> {
+    // Most lines name none, and are not looked into.
+    if !STUBS.iter().any(|stub| line.contains(stub)) {
+        return None;
+    }
+    let Ok(l) = lex(line) else {
+        return STUBS.into_iter().find(|stub| line.contains(stub));
+    };
+    let mut symbols = (0..l.tokens.len()).filter(|&i| l.kind(i) == Some(Kind::Global));
+    symbols.find_map(|i| STUBS.into_iter().find(|stub| l.name(i) == *stub))
 }
 
 /// Where the convention and the unused arguments go into a call or a declaration of a stub.
 fn places(line: &str) -> Option<(usize, usize)> {
-    let (stub, at, true) = find(line)? else {
+    named(line)?;
+    let l = lex(line).ok()?;
+    let is_stub = |&i: &usize| l.kind(i) == Some(Kind::Global) && STUBS.contains(&l.name(i));
+    let mut stubs = (0..l.tokens.len()).filter(is_stub);
+    // One such name in a line, and the line is about it.
+    let (Some(stub), None) = (stubs.next(), stubs.next()) else {
         return None;
     };
-    let before = match Line::of(line) {
-        Line::Declare => ["declare dso_local ", "declare "]
-            .into_iter()
-            .find(|p| line.starts_with(p))?
-            .len(),
-        Line::Body => line[..at].rfind("call ")? + "call ".len(),
+    let word = match Line::of(line) {
+        Line::Declare if l.is_word(1, "dso_local") => 1,
+        Line::Declare => 0,
+        Line::Body => (0..stub).rev().find(|&i| l.is_word(i, "call"))?,
         _ => return None,
     };
-    // One such name in a line, and the line is about it.
-    let open = at + 1 + stub.len() + 1;
-    find(&line[open..]).is_none().then_some((before, open))
+    let is_called = l.is_mark(stub + 1, b'(');
+    let (before, open) = (l.tokens.get(word + 1)?, l.tokens.get(stub + 1)?);
+    is_called.then_some((before.at.start, open.at.end))
 }
 
 /// The stub that `line` uses in another way than calling it, if it does.
 pub(super) fn misused(line: &str) -> Option<String> {
-    let (stub, ..) = find(line)?;
+    let stub = named(line)?;
     places(line).is_none().then(|| stub.to_owned())
 }
 

@@ -5,7 +5,7 @@
 //! [`IsaIr`](super::IsaIr) they are inline assembly that no pass looks into: behind a migration the
 //! registers hold nothing, so what was read before must not be taken for what is read now.
 
-use super::scan::{self, Line};
+use crate::llvm::{Line, declares};
 use crate::spine::{FRAME, SET_FRAME};
 use dyad_abi::Isa;
 
@@ -44,7 +44,7 @@ pub(super) fn lower(text: &str, isa: Isa) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
         match Line::of(line) {
-            Line::Declare if [FRAME, SET_FRAME].iter().any(|n| scan::names(line, n)) => continue,
+            Line::Declare if [FRAME, SET_FRAME].iter().any(|n| declares(line, n)) => continue,
             Line::Body => out.push_str(&inlined(line, isa)),
             _ => out.push_str(line),
         }

@@ -1,33 +1,29 @@
 //! Where in the source an instruction comes from, by the metadata of textual IR.
 
 use super::{Place, Source};
-use std::collections::HashMap;
+use crate::llvm::{Line, Metadata, field, text};
 
 /// Chains of scopes and of inlined calls are short; a cycle would be a broken module.
 const LONGEST: usize = 64;
 
 /// The locations of a module.
 pub(crate) struct Lines<'a> {
-    metadata: HashMap<&'a str, &'a str>,
+    nodes: Metadata<'a>,
 }
 
 impl<'a> Lines<'a> {
     pub fn of(lines: impl Iterator<Item = &'a str>) -> Lines<'a> {
         Lines {
-            metadata: lines
-                .filter(|l| l.starts_with('!'))
-                .filter_map(|l| l.split_once(" = "))
-                .collect(),
+            nodes: Metadata::of(lines),
         }
     }
 
     /// The place of an instruction.
     pub fn of_instruction(&self, inst: &str) -> Option<Place> {
-        let (_, rest) = inst.rsplit_once("!dbg ")?;
-        let mut at = self.metadata.get(word(rest)).copied();
+        let mut at = Some(self.nodes.debug_location(inst)?);
         let chain = std::iter::from_fn(|| {
             let location = at?;
-            at = field(location, "inlinedAt: ").and_then(|outer| self.metadata.get(outer).copied());
+            at = self.nodes.follow(location, "inlinedAt");
             self.of_location(location)
         });
         Place::of_chain(chain.take(LONGEST))
@@ -35,60 +31,57 @@ impl<'a> Lines<'a> {
 
     /// The place of an instruction, or of the function that a header is of.
     pub fn of_line(&self, line: &str) -> Option<Place> {
-        match line.starts_with("define ") {
-            true => self.of_function(line),
-            false => self.of_instruction(line),
+        match Line::of(line) {
+            Line::Define(_) => self.of_function(line),
+            _ => self.of_instruction(line),
         }
     }
 
     /// The place of a function, from its header.
     pub fn of_function(&self, header: &str) -> Option<Place> {
-        let (_, rest) = header.rsplit_once("!dbg ")?;
-        let function = *self.metadata.get(word(rest))?;
-        let at = self.in_file(function, field(function, "line: ")?)?;
+        let function = self.nodes.debug_location(header)?;
+        let at = self.in_file(function, field(function, "line")?)?;
         Some(Place { at, used_at: None })
     }
 
     /// Files of the crates' roots, by the crate's name.
     pub fn roots(&self) -> impl Iterator<Item = (&'a str, String)> + '_ {
-        let files = self.metadata.values().filter(|m| m.starts_with("!DIFile("));
-        files.filter_map(|file| {
+        self.nodes.of_kind("!DIFile").filter_map(|file| {
             // PATH/@/CRATE.HASH-cgu.N
-            let (dir, name) = self.file(file)?;
+            let (dir, name) = file_name(file)?;
             let (root, unit) = name.split_once("/@/")?;
             Some((unit.split_once('.')?.0, joined(dir, root)))
         })
     }
 
-    fn of_location(&self, location: &str) -> Option<Source> {
-        let line = field(location, "line: ").unwrap_or("0");
-        let mut scope = *self.metadata.get(field(location, "scope: ")?)?;
+    fn of_location(&self, location: &'a str) -> Option<Source> {
+        let line = field(location, "line").unwrap_or("0");
+        let mut scope = self.nodes.follow(location, "scope")?;
         for _ in 0..LONGEST {
-            if field(scope, "file: ").is_some() {
+            if field(scope, "file").is_some() {
                 return self.in_file(scope, line);
             }
-            scope = *self.metadata.get(field(scope, "scope: ")?)?;
+            scope = self.nodes.follow(scope, "scope")?;
         }
         None
     }
 
     /// A line of the file that a scope is in.
-    fn in_file(&self, scope: &str, line: &str) -> Option<Source> {
-        let (dir, name) = self.file(self.metadata.get(field(scope, "file: ")?)?)?;
+    fn in_file(&self, scope: &'a str, line: &str) -> Option<Source> {
+        let (dir, name) = file_name(self.nodes.follow(scope, "file")?)?;
         Some(Source {
             file: joined(dir, name),
             line: line.parse().ok()?,
         })
     }
+}
 
-    /// Directory and name of a file.
-    fn file(&self, file: &'a str) -> Option<(&'a str, &'a str)> {
-        let text = |key| {
-            let (_, rest) = file.split_once(key)?;
-            rest.split('"').next()
-        };
-        Some((text("directory: \"").unwrap_or(""), text("filename: \"")?))
-    }
+/// Directory and name of a file.
+fn file_name(node: &str) -> Option<(&str, &str)> {
+    Some((
+        text(node, "directory").unwrap_or(""),
+        text(node, "filename")?,
+    ))
 }
 
 fn joined(dir: &str, name: &str) -> String {
@@ -96,15 +89,6 @@ fn joined(dir: &str, name: &str) -> String {
         true => name.to_owned(),
         false => format!("{dir}/{name}"),
     }
-}
-
-fn word(text: &str) -> &str {
-    let end = text.find([',', ')', ' ']).unwrap_or(text.len());
-    &text[..end]
-}
-
-fn field<'t>(text: &'t str, key: &str) -> Option<&'t str> {
-    Some(word(text.split_once(key)?.1))
 }
 
 #[cfg(test)]

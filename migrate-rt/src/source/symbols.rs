@@ -6,6 +6,7 @@
 //! modules are files with known names, so the definition is looked up in the source.
 
 use super::{Lines, Place, Source};
+use crate::llvm::Line;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -28,20 +29,16 @@ impl<'a> Symbols<'a> {
     /// The place of an instruction, of the function that a header is of, or of the static that a line
     /// defines.
     pub fn of_line(&self, line: &str) -> Option<Place> {
-        match line.strip_prefix('@') {
-            Some(global) => self.place(global.split_once(" = ")?.0.trim_matches('"')),
-            None => self.lines.of_line(line),
+        match Line::of(line) {
+            Line::Global(global) => self.place(global.name),
+            _ => self.lines.of_line(line),
         }
     }
 
     /// Where it is defined, if that can be found.
     pub fn place(&self, symbol: &str) -> Option<Place> {
-        let is_header = |line: &&str| {
-            let found = line.split_once(symbol);
-            found.is_some_and(|(before, after)| {
-                before.starts_with("define ") && before.ends_with('@') && after.starts_with('(')
-            })
-        };
+        let is_header =
+            |line: &&str| matches!(Line::of(line), Line::Define(Some(name)) if name == symbol);
         if let Some(header) = self.ir.lines().find(is_header) {
             return self.lines.of_function(header);
         }

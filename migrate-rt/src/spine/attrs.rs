@@ -1,8 +1,7 @@
 //! Attribute groups without what is not true on the spine.
 
 use super::error::SpineError;
-use super::lex::Kind;
-use super::module::{Item, Module, lex};
+use crate::llvm::{Header, Item, Kind, Line, Module, lex};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -104,8 +103,7 @@ fn without(text: &str) -> String {
 /// The header of a function that is not on the spine, so that passes leave it alone, if that is
 /// possible.
 pub(super) fn left_alone(header: &str, groups: &Groups) -> Result<String, SpineError> {
-    let line = lex(header)?;
-    let l = line.view();
+    let l = lex(header)?;
     const AGAINST: [&str; 4] = ["alwaysinline", "optsize", "minsize", "optnone"];
     let has = |word: &str| {
         (0..l.tokens.len()).any(|i| match l.kind(i) {
@@ -122,11 +120,8 @@ pub(super) fn left_alone(header: &str, groups: &Groups) -> Result<String, SpineE
 
 /// The header of a function with more attributes.
 pub(super) fn insert_attributes(header: &str, what: &str) -> Option<String> {
-    let line = lex(header).ok()?;
-    let l = line.view();
-    let name =
-        (0..l.tokens.len()).find(|i| l.kind(*i) == Some(Kind::Global) && l.is_mark(i + 1, b'('))?;
-    let mut at = l.past_bracket(name + 1)?;
+    let l = lex(header).ok()?;
+    let mut at = Header::read(&l)?.end();
     while l.is_word(at, "unnamed_addr") || l.is_word(at, "local_unnamed_addr") {
         at += 1;
     }
@@ -138,9 +133,9 @@ pub(super) fn insert_attributes(header: &str, what: &str) -> Option<String> {
 pub(super) fn let_go(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines().filter(|l| !l.starts_with("; ")) {
-        match line.starts_with("attributes #") {
-            true => out.push_str(&line.replace(" optnone", "")),
-            false => out.push_str(line),
+        match Line::of(line) {
+            Line::Attributes => out.push_str(&line.replace(" optnone", "")),
+            _ => out.push_str(line),
         }
         out.push('\n');
     }

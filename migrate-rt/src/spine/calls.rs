@@ -16,10 +16,12 @@
 use super::attrs::{self, Groups};
 use super::error::{Refused, SpineError};
 use super::graph::Graph;
-use super::inst::{Call, Callee, Inst, Odd, parts, prefix};
-use super::lex::{Kind, Lexed};
-use super::module::{Block, Function, Item, Module, lex, rename};
+use super::inst::{Call, Callee, Inst, Odd};
 use super::{LEAF, Report, Site};
+use crate::llvm::{
+    Block, FAST_MATH_FLAGS, Function, Header, Item, Kind, Lexed, Module, declares, lex, parts,
+    rename,
+};
 use crate::source::Lines;
 use std::collections::HashMap;
 
@@ -55,21 +57,15 @@ pub(super) fn rewrite(
                 };
                 pass.function(f).map_err(|e| e.of(&f.name))?;
             }
-            Item::Line(line) if line.starts_with("declare ") => {
-                let l = lex(line)?;
-                let l = l.view();
-                let named = |i: &usize| l.kind(*i) == Some(Kind::Global) && l.name(*i) == LEAF;
-                if (0..l.tokens.len()).any(|i| named(&i)) {
-                    *line = format!("declare {CONVENTION} void @{LEAF}()");
-                }
+            Item::Line(line) if declares(line, LEAF) => {
+                *line = format!("declare {CONVENTION} void @{LEAF}()");
             }
             Item::Line(_) => {}
         }
     }
     groups.add_to(module);
     for (name, arguments) in [("llvm.experimental.stackmap", "i64, i32, ..."), (TRAP, "")] {
-        let known = |l: &&str| l.starts_with("declare ") && l.contains(&format!("@{name}("));
-        if module.lines().find(known).is_none() {
+        if !module.lines().any(|l| declares(l, name)) {
             let line = format!("declare void @{name}({arguments})");
             module.items.push(Item::Line(line));
         }
@@ -110,8 +106,7 @@ impl Pass<'_> {
                 insts: Vec::new(),
             };
             for inst in &block.insts {
-                let line = lex(inst)?;
-                let l = line.view();
+                let l = lex(inst)?;
                 let read = Inst::read(&l)?;
                 match read {
                     Inst::Record => continue,
@@ -163,14 +158,12 @@ impl Pass<'_> {
 
     /// Rewrites the header of a spine function. Gives the instructions that bind its arguments.
     fn header(&mut self, f: &mut Function) -> Result<Vec<String>, SpineError> {
-        let line = lex(&f.header)?;
-        let l = line.view();
+        let l = lex(&f.header)?;
         let bad = || SpineError::unreadable("", &f.header);
-        let p = prefix(&l, 1).ok_or_else(bad)?;
-        let (open, close) = (p.end + 1, l.past_bracket(p.end + 1).ok_or_else(bad)? - 1);
+        let h = Header::read(&l).ok_or_else(bad)?;
         let mut args = Vec::new();
         let mut bound = Vec::new();
-        for (n, part) in parts(&l, open + 1..close).into_iter().enumerate() {
+        for (n, part) in parts(&l, h.parameters.clone()).into_iter().enumerate() {
             if l.is_word(part.start, "...") {
                 args.push("...".to_owned());
                 let source = self.places.of_function(&f.header);
@@ -198,15 +191,15 @@ impl Pass<'_> {
             }
         }
         let mut before = String::new();
-        for i in 0..p.result {
-            if !p.convention.contains(&i) {
+        for i in 0..h.result.start {
+            if !h.convention.contains(&i) {
                 before.push_str(l.text(i));
                 before.push(' ');
             }
         }
-        let result = l.span(p.result, p.end + 1);
+        let result = l.span(h.result.start, h.name + 1);
         let mut after = String::new();
-        for i in close + 1..l.tokens.len() {
+        for i in h.end()..l.tokens.len() {
             after.push(' ');
             match l.kind(i) {
                 Some(Kind::Attr) => {
@@ -224,7 +217,7 @@ impl Pass<'_> {
 
     fn spine_call(&self, inst: &str) -> Result<Option<Call>, SpineError> {
         let line = lex(inst)?;
-        Ok(match Inst::read(&line.view())? {
+        Ok(match Inst::read(&line)? {
             Inst::Call(call) if self.graph.is_spine_call(&call) => Some(call),
             _ => None,
         })
@@ -232,8 +225,7 @@ impl Pass<'_> {
 
     /// A call in the convention of the spine.
     fn converted(&mut self, inst: &str, call: &Call) -> Result<String, SpineError> {
-        let line = lex(inst)?;
-        let l = line.view();
+        let l = lex(inst)?;
         let mut out = l.span(0, call.tail.unwrap_or(call.at)).to_owned();
         if !out.is_empty() {
             out.push(' ');
@@ -245,12 +237,9 @@ impl Pass<'_> {
             .filter(|w| call.callee != Callee::Pointer || !EXTENDED.contains(w))
             .collect();
         // Fast-math flags come before the convention; calls that return none have none.
-        let (flags, rest): (Vec<&str>, Vec<&str>) = before.into_iter().partition(|w| {
-            [
-                "nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "fast",
-            ]
-            .contains(w)
-        });
+        let (flags, rest): (Vec<&str>, Vec<&str>) = before
+            .into_iter()
+            .partition(|w| FAST_MATH_FLAGS.contains(w));
         for word in flags.into_iter().chain([CONVENTION]).chain(rest) {
             out.push_str(word);
             out.push(' ');
@@ -397,8 +386,7 @@ pub(super) fn redirect(
     }
     for block in blocks {
         for inst in &mut block.insts {
-            let line = lex(inst)?;
-            let l = line.view();
+            let l = lex(inst)?;
             if Inst::read(&l)? != Inst::Phi {
                 break;
             }
@@ -426,5 +414,5 @@ pub(super) fn redirect(
 
 /// `inst` with other names for values; see [`rename`].
 pub(super) fn renamed(inst: &str, names: &HashMap<String, String>) -> Result<String, SpineError> {
-    rename(inst, |n| names.get(n).cloned())
+    Ok(rename(inst, |n| names.get(n).cloned())?)
 }

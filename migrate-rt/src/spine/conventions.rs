@@ -6,10 +6,9 @@
 //! a finding.
 
 use super::error::SpineError;
-use super::inst::{Callee, Inst, parts, prefix};
-use super::lex::{Kind, Lexed};
-use super::module::{Function, Item, Module, lex};
+use super::inst::{Callee, Inst};
 use super::{BLOCKS, KEPT, is_of_one_isa, types};
+use crate::llvm::{Function, Header, Item, Kind, Lexed, Line, Module, lex, parts};
 use crate::verify::{Conventions, Signature};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -40,13 +39,12 @@ pub(super) fn read(text: &str) -> Result<Conventions, SpineError> {
     let mut calls = Vec::new();
     for item in &module.items {
         match item {
-            Item::Line(line) if line.starts_with("declare ") => {
+            Item::Line(line) if matches!(Line::of(line), Line::Declare) => {
                 let (name, signature) = header(line)?;
                 found.functions.insert(name, signature);
             }
             Item::Line(line) if line.starts_with('@') => {
-                let line = lex(line)?;
-                let l = line.view();
+                let l = lex(line)?;
                 let names = (1..l.tokens.len()).filter(|i| l.kind(*i) == Some(Kind::Global));
                 let names = names.map(|i| plain_name(l.name(i)));
                 match l.name(0) {
@@ -78,19 +76,12 @@ fn plain_name(name: &str) -> String {
 /// Name and signature of a definition or a declaration.
 fn header(line: &str) -> Result<(String, Signature), SpineError> {
     let bad = || SpineError::unreadable("", line);
-    let lexed = lex(line)?;
-    let l = lexed.view();
-    let p = prefix(&l, 1).ok_or_else(bad)?;
-    let open = p.end + 1;
-    let end = l.past_bracket(open).ok_or_else(bad)?;
-    let signature = signature(
-        &l,
-        &p.convention,
-        1..p.result,
-        p.result..p.end,
-        open + 1..end - 1,
-    );
-    Ok((plain_name(l.name(p.end)), signature.ok_or_else(bad)?))
+    let l = lex(line)?;
+    let h = Header::read(&l).ok_or_else(bad)?;
+    let name = plain_name(l.name(h.name));
+    let before = 1..h.result.start;
+    let signature = signature(&l, &h.convention, before, h.result, h.parameters);
+    Ok((name, signature.ok_or_else(bad)?))
 }
 
 /// The signature of a call or a function, by its tokens: convention, what stands before the result's type, that
@@ -154,8 +145,7 @@ fn function(
     for block in &f.blocks {
         let mut last: Option<Signature> = None;
         for inst in &block.insts {
-            let line = lex(inst)?;
-            let l = line.view();
+            let l = lex(inst)?;
             let mut direct = None;
             if let Inst::Call(call) = Inst::read(&l)? {
                 if let Callee::Named(name) = &call.callee

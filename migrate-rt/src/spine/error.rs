@@ -2,6 +2,7 @@
 
 use super::inst::Odd;
 use crate::files::FileError;
+use crate::llvm::Unreadable;
 use crate::process::ToolError;
 use crate::source::Place;
 use crate::verify::VerifyError;
@@ -225,6 +226,12 @@ impl fmt::Display for SpineError {
 }
 
 impl std::error::Error for SpineError {}
+
+impl From<Unreadable> for SpineError {
+    fn from(e: Unreadable) -> SpineError {
+        SpineError::unreadable(&e.function, &e.line)
+    }
+}
 
 impl From<FileError> for SpineError {
     fn from(e: FileError) -> SpineError {

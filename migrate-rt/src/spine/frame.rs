@@ -11,10 +11,9 @@
 
 use super::error::{Refused, SpineError};
 use super::inst::Inst;
-use super::lex::Kind;
-use super::module::{Block, Function, lex};
 use super::types::layout;
 use super::{FRAME, MAX_FRAME, Report, SET_FRAME};
+use crate::llvm::{Block, Function, Kind, lex};
 use crate::source::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -86,8 +85,7 @@ pub(super) fn build(
         let mut out = Vec::new();
         let mut started = n != 0 || !has_frame;
         for (i, inst) in block.insts.iter().enumerate() {
-            let line = lex(inst)?;
-            let l = line.view();
+            let l = lex(inst)?;
             let read = Inst::read(&l)?;
             if let Inst::Alloca { name, .. } = &read {
                 // Those that can be registers stay, to be made registers.
@@ -171,7 +169,7 @@ fn variables(
         let line = lex(inst)?;
         let Inst::Alloca {
             name, ty, align, ..
-        } = Inst::read(&line.view())?
+        } = Inst::read(&line)?
         else {
             continue;
         };
@@ -179,7 +177,7 @@ fn variables(
             Some((size, natural)) => {
                 let align = align.max(natural);
                 let line = lex(&ty)?;
-                let ty = line.view().squeezed(0..line.view().tokens.len());
+                let ty = line.squeezed(0..line.tokens.len());
                 variables.insert(
                     name,
                     Variable {
@@ -202,8 +200,7 @@ fn find_addresses(
     variables: &mut BTreeMap<String, Variable>,
 ) -> Result<(), SpineError> {
     for inst in f.insts() {
-        let line = lex(inst)?;
-        let l = line.view();
+        let l = lex(inst)?;
         let direct = match Inst::read(&l)? {
             Inst::Alloca { .. } => continue,
             Inst::Load { ty, from } => Some((ty, from)),
@@ -258,7 +255,7 @@ impl Flow {
             let (mut events, mut next) = (Vec::new(), Vec::new());
             for (i, inst) in block.insts.iter().enumerate() {
                 let line = lex(inst)?;
-                let read = Inst::read(&line.view())?;
+                let read = Inst::read(&line)?;
                 match &read {
                     Inst::Load { from, .. } if whole(from) => {
                         events.push((EventKind::Load, from.clone()));
@@ -458,16 +455,14 @@ impl Writer<'_> {
     }
 
     fn names_frame(&self, inst: &str) -> Result<bool, SpineError> {
-        let line = lex(inst)?;
-        let l = line.view();
+        let l = lex(inst)?;
         Ok((0..l.tokens.len())
             .any(|i| l.kind(i) == Some(Kind::Local) && self.in_frame(l.name(i)).is_some()))
     }
 
     /// An instruction, with addresses in the frame for variables that live there.
     fn inst(&mut self, inst: &str, out: &mut Vec<String>) -> Result<(), SpineError> {
-        let line = lex(inst)?;
-        let l = line.view();
+        let l = lex(inst)?;
         let used: BTreeSet<&str> = (0..l.tokens.len())
             .filter(|i| l.kind(*i) == Some(Kind::Local) && self.in_frame(l.name(*i)).is_some())
             .map(|i| l.name(i))

@@ -13,10 +13,9 @@
 //! them: their callers may be on the other ISA.
 
 use super::error::SpineError;
-use super::inst::{self, Call, Callee, Inst, argument_types, prefix};
-use super::lex::Kind;
-use super::module::{Function, Item, Line, Module, lex};
+use super::inst::{self, Call, Callee, Inst, argument_types};
 use super::{KEPT, LEAF, ROOT, is_of_one_isa};
+use crate::llvm::{Function, Header, Item, Kind, Lexed, Module, lex};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What a function does to others.
@@ -59,8 +58,7 @@ impl Graph {
         for item in &module.items {
             match item {
                 Item::Line(line) if line.starts_with('@') => {
-                    let line = lex(line)?;
-                    let l = line.view();
+                    let l = lex(line)?;
                     // The first one is the name that is defined.
                     let names = (1..l.tokens.len()).filter(|i| l.kind(*i) == Some(Kind::Global));
                     match l.name(0).contains(KEPT) {
@@ -162,7 +160,7 @@ impl Graph {
 
 impl Facts {
     fn of(f: &Function, taken: &mut BTreeSet<String>) -> Result<Facts, SpineError> {
-        let header: Line = lex(&f.header)?;
+        let header = lex(&f.header)?;
         let signature = signature(&header).ok_or_else(|| SpineError::unreadable("", &f.header))?;
         let mut facts = Facts {
             signature,
@@ -172,8 +170,7 @@ impl Facts {
             one_isa: is_of_one_isa(&f.header),
         };
         for inst in f.insts() {
-            let line = lex(inst)?;
-            let l = line.view();
+            let l = lex(inst)?;
             let mut direct = None;
             if let Inst::Call(call) = Inst::read(&l)? {
                 match call.callee {
@@ -194,11 +191,8 @@ impl Facts {
 }
 
 /// The class in a function's header.
-fn signature(header: &Line) -> Option<String> {
-    let l = header.view();
-    let p = prefix(&l, 1)?;
-    let open = p.end + 1;
-    let args = open + 1..l.past_bracket(open)? - 1;
-    let (types, _) = argument_types(&l, args)?;
-    Some(inst::signature(&l, p.result..p.end, &types))
+fn signature(l: &Lexed<'_>) -> Option<String> {
+    let h = Header::read(l)?;
+    let (types, _) = argument_types(l, h.parameters)?;
+    Some(inst::signature(l, h.result, &types))
 }

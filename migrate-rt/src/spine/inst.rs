@@ -2,8 +2,8 @@
 //! uses, ends of blocks. All others are opaque uses of the values they name.
 
 use super::error::SpineError;
-use super::lex::{Kind, Lexed};
 use super::types;
+use crate::llvm::{Kind, Lexed, parts, prefix};
 use std::ops::Range;
 
 /// What an instruction is.
@@ -80,113 +80,6 @@ pub enum Odd {
     Varargs,
     /// A structure that is passed as a copy on the native stack.
     ByValue,
-}
-
-/// Attributes and flags that come before a type, with how many tokens follow them.
-const BEFORE_TYPE: [&str; 46] = [
-    "noundef",
-    "zeroext",
-    "signext",
-    "nonnull",
-    "noalias",
-    "inreg",
-    "noext",
-    "nnan",
-    "ninf",
-    "nsz",
-    "arcp",
-    "contract",
-    "afn",
-    "reassoc",
-    "fast",
-    "internal",
-    "private",
-    "hidden",
-    "protected",
-    "default",
-    "dso_local",
-    "dso_preemptable",
-    "external",
-    "weak",
-    "weak_odr",
-    "linkonce",
-    "linkonce_odr",
-    "available_externally",
-    "common",
-    "appending",
-    "extern_weak",
-    "unnamed_addr",
-    "local_unnamed_addr",
-    "captures",
-    "range",
-    "align",
-    "dereferenceable",
-    "dereferenceable_or_null",
-    "nofpclass",
-    "nocapture",
-    "returned",
-    "readonly",
-    "readnone",
-    "writeonly",
-    "initializes",
-    "dead_on_return",
-];
-
-const CONVENTIONS: [&str; 5] = ["ccc", "fastcc", "coldcc", "preserve_nonecc", "tailcc"];
-
-/// What stands between `call` or `define` and the name.
-pub(super) struct Prefix {
-    pub convention: Range<usize>,
-    /// Where the result's type starts.
-    pub result: usize,
-    /// The token behind it.
-    pub end: usize,
-}
-
-/// Reads from the token behind `call` or `define` to the end of the result's type.
-pub(super) fn prefix(l: &Lexed<'_>, from: usize) -> Option<Prefix> {
-    let mut i = from;
-    let mut convention = from..from;
-    loop {
-        if CONVENTIONS.iter().any(|c| l.is_word(i, c)) {
-            convention = i..i + 1;
-            i += 1;
-        } else if BEFORE_TYPE.iter().any(|w| l.is_word(i, w)) {
-            i += 1;
-            if l.is_mark(i, b'(') {
-                i = l.past_bracket(i)?;
-            } else if l.is_word(i - 1, "align") {
-                i += 1;
-            }
-        } else {
-            let end = l.past_type(i)?;
-            return Some(Prefix {
-                convention,
-                result: i,
-                end,
-            });
-        }
-    }
-}
-
-/// The parts of a list, by the commas on its own level.
-pub(super) fn parts(l: &Lexed<'_>, list: Range<usize>) -> Vec<Range<usize>> {
-    let (mut out, mut start, mut depth) = (Vec::new(), list.start, 0usize);
-    for i in list.clone() {
-        match l.kind(i) {
-            Some(Kind::Mark(b'(' | b'[' | b'{' | b'<')) => depth += 1,
-            Some(Kind::Mark(b')' | b']' | b'}' | b'>')) => depth = depth.saturating_sub(1),
-            Some(Kind::Mark(b',')) if depth == 0 => {
-                out.push(start..i);
-                start = i + 1;
-            }
-            _ => {}
-        }
-    }
-    if start < list.end {
-        out.push(start..list.end);
-    }
-    out
 }
 
 /// The class of calls: `result(arguments)`, in the letters of [`types::class`].

@@ -30,8 +30,6 @@ mod error;
 mod frame;
 mod graph;
 mod inst;
-mod lex;
-mod module;
 pub mod points;
 pub mod sites;
 mod types;
@@ -41,13 +39,13 @@ pub use inst::Odd;
 
 use crate::files;
 use crate::ir::{IrError, NeutralIr};
+use crate::llvm::{Block, Item, Line, Module, lex, parts};
 use crate::process::run_quiet;
 use crate::source::{Lines, Place};
 use crate::toolchain::Toolchain;
 use crate::verify::Conventions;
 use graph::Graph;
-use inst::{Callee, Inst, parts};
-use module::{Block, Item, Module, lex};
+use inst::{Callee, Inst};
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
@@ -167,10 +165,11 @@ pub fn transform(
         if let Some(call) = text.lines().find(is_point) {
             report.refuse("main", lines.of_instruction(call), Refused::NoRoot);
         }
-        let headers = text.lines().filter(|l| l.starts_with("define "));
-        for header in headers.filter(|l| points::asks(l)) {
-            let name = header.split(['@', '(']).nth(1).unwrap_or("main");
-            report.refuse(name, lines.of_function(header), Refused::NoRoot);
+        for header in text.lines().filter(|l| points::asks(l)) {
+            if let Line::Define(name) = Line::of(header) {
+                let name = name.unwrap_or("main");
+                report.refuse(name, lines.of_function(header), Refused::NoRoot);
+            }
         }
         return report.done().map(|()| None);
     }
@@ -312,8 +311,7 @@ fn split(blocks: &mut Vec<Block>) -> Result<(), SpineError> {
 /// what is not.
 fn define(blocks: &mut [Block]) -> Result<(), SpineError> {
     for inst in blocks.iter_mut().flat_map(|b| &mut b.insts) {
-        let line = lex(inst)?;
-        let l = line.view();
+        let l = lex(inst)?;
         let nothing = |i: usize| l.is_word(i, "poison") || l.is_word(i, "undef");
         let places: Vec<usize> = match Inst::read(&l)? {
             Inst::Phi => {

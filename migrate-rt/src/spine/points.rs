@@ -23,8 +23,8 @@
 use super::calls::redirect;
 use super::error::{Refused, SpineError};
 use super::inst::{Callee, Inst};
-use super::module::{Block, Function, Item, Module, lex};
 use super::{LEAF, ROOT, Report};
+use crate::llvm::{Block, Function, Item, Module, declares, lex};
 use crate::source::Lines;
 use dyad_abi::user::migrate_word::REQUEST;
 use std::collections::{BTreeSet, HashMap};
@@ -94,8 +94,7 @@ pub(super) fn add(module: &mut Module, report: &mut Report) -> Result<(), SpineE
             (LEAF, format!("declare void @{LEAF}()")),
             (BLOCK, format!("declare ptr @{BLOCK}()")),
         ] {
-            let known = |l: &String| l.starts_with("declare ") && l.contains(&format!("@{name}("));
-            if !lines.iter().any(known) {
+            if !lines.iter().any(|l| declares(l, name)) {
                 module.items.push(Item::Line(line));
             }
         }
@@ -116,7 +115,7 @@ fn heads(f: &Function) -> Result<BTreeSet<String>, SpineError> {
         let mut to = Vec::new();
         for inst in &block.insts {
             let line = lex(inst)?;
-            if let Inst::End { to: labels, .. } = Inst::read(&line.view())? {
+            if let Inst::End { to: labels, .. } = Inst::read(&line)? {
                 for label in labels {
                     let unknown = || SpineError::unreadable("", inst);
                     to.push(*index.get(label.as_str()).ok_or_else(unknown)?);
@@ -171,8 +170,7 @@ fn insert(
             insts: Vec::new(),
         };
         for inst in &block.insts {
-            let line = lex(inst)?;
-            let l = line.view();
+            let l = lex(inst)?;
             let read = Inst::read(&l)?;
             let calls = match &read {
                 Inst::Call(call) => {

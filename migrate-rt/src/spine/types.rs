@@ -1,6 +1,6 @@
 //! Sizes and alignments of IR types, as in the data layout that both ISAs share.
 
-use super::lex::{Kind, Lexed, tokens};
+use crate::llvm::{Kind, Lexed, lex};
 
 /// Size and alignment in bytes.
 pub(super) type Layout = (u64, u64);
@@ -10,13 +10,9 @@ const MAX_INTEGER_BITS: u64 = 4096;
 
 /// The layout of a type; none if it has none that is known here.
 pub(super) fn layout(ty: &str) -> Option<Layout> {
-    let tokens = tokens(ty).ok()?;
-    let lexed = Lexed {
-        line: ty,
-        tokens: &tokens,
-    };
+    let lexed = lex(ty).ok()?;
     let (layout, end) = at(&lexed, 0)?;
-    (end == tokens.len()).then_some(layout)
+    (end == lexed.tokens.len()).then_some(layout)
 }
 
 /// The class of a type in calls: one letter for each scalar that is passed, by register file and width. Types
@@ -33,14 +29,10 @@ pub(super) fn class(ty: &str) -> String {
 /// The scalars of a type, as [`Signature`](crate::verify::Signature) has them; none if the type is not known
 /// here.
 pub(super) fn letters(ty: &str) -> Option<String> {
-    let tokens = tokens(ty).ok()?;
-    let lexed = Lexed {
-        line: ty,
-        tokens: &tokens,
-    };
+    let lexed = lex(ty).ok()?;
     let mut out = String::new();
     let end = scalars(&lexed, 0, &mut out)?;
-    (end == tokens.len()).then_some(out)
+    (end == lexed.tokens.len()).then_some(out)
 }
 
 /// Adds the letters of the type at token `i`. Gives the token behind it.

@@ -4,6 +4,7 @@
 use dyad_abi::Isa;
 use migrate_rt::build::{AppRequest, BuildError, BuiltApp, build_app};
 use migrate_rt::ir::NeutralIr;
+use migrate_rt::llvm::Line;
 use migrate_rt::object::Object;
 use migrate_rt::toolchain::Toolchain;
 use std::path::{Path, PathBuf};
@@ -103,7 +104,7 @@ pub fn neutral(body: &str) -> NeutralIr {
         }
         text.push_str(line);
         text.push('\n');
-        inside |= line.starts_with("define ");
+        inside |= matches!(Line::of(line), Line::Define(_));
     }
     NeutralIr::check(text).unwrap()
 }

@@ -110,7 +110,7 @@ fn a64_destination(text: &str) -> Option<String> {
 #[test]
 fn a64_table_agrees_with_llvm_on_random_words() {
     const WORDS: usize = 60_000;
-    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    let mut seed = dyad_random::GOLDEN;
     let mut assembly = String::from(".globl f\n.type f,%function\nf:\n");
     for _ in 0..WORDS {
         seed ^= seed << 13;

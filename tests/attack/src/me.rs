@@ -158,10 +158,4 @@ pub const fn place(index: u32) -> u64 {
     (at::TABLE as u64) << 32 | index as u64
 }
 
-/// A pseudorandom number, from a number: SplitMix64.
-pub const fn mixed(n: u64) -> u64 {
-    let z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
-}
+pub use dyad_random::mix;

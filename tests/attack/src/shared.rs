@@ -155,7 +155,7 @@ pub mod call {
 
 /// What the service answers to `ECHO`.
 pub const fn answer(a: u64, b: u64) -> u64 {
-    a.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ b.rotate_left(17)
+    a.wrapping_mul(dyad_random::GOLDEN) ^ b.rotate_left(17)
 }
 
 /// Slots of a component's table. Those of the kernel's own ABI are as in every program.

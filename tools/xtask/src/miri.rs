@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::error::Error;
-use crate::{paths, signals};
+use dyad_launcher::error::Error;
+use dyad_launcher::{paths, signals};
 
 /// What the toolchain needs besides the compiler.
 pub const COMPONENTS: [&str; 2] = ["miri", "rust-src"];

@@ -100,7 +100,10 @@ fn files_that_cannot_be_written_are_refused_before_anything_starts() {
     );
     let migrate = ["migrate", "--to", "1", "--json", "new.json"];
     refused(&d, &migrate, &["no system runs"]);
-    assert!(!there("new.json"), "nobody has anything to say in it");
+    assert!(
+        there("new.json"),
+        "a command that fails leaves its document, too"
+    );
 }
 
 #[test]
@@ -210,7 +213,7 @@ fn wrong_simulations_say_what_is_possible() {
     timing(&["--seed", "1"], &["add --order strict"]);
     timing(
         &["--order", "strict", "--seed", "x"],
-        &["seed is \"x\"", "whole number"],
+        &["--seed", "\"x\"", "whole number"],
     );
 }
 
@@ -229,7 +232,7 @@ fn simulations_in_files_are_as_on_the_command_line() {
     file(
         "key.toml",
         "sim = \"timing\"\n[set]\narm.latency.remot = 700\n",
-        &["key.toml", "did you mean \"arm.latency.remote\"?"],
+        &["key.toml", "did you mean \"aarch64.latency.remote\"?"],
     );
     file(
         "type.toml",
@@ -254,7 +257,7 @@ fn keys_and_profiles_are_listed() {
     };
     let keys = out(&["sim", "keys"]);
     assert_eq!(keys, out(&["run", "--set", "help"]));
-    for key in xtask::sim::keys::KEYS {
+    for key in dyad_launcher::sim::keys::KEYS {
         assert!(keys.contains(key.name) && keys.contains(&key.range()));
     }
     let artifact = out(&["sim", "keys", "--profile", "artifact"]);
@@ -309,8 +312,8 @@ fn wrong_files_say_what_is_wrong() {
 #[test]
 fn too_little_shared_memory_is_refused_before_anything_starts() {
     let d = Scratch::new("shm");
-    let args = ["--test-shm-limit", "64MiB"];
-    let out = stub_run(&d, &["ok", "ok"], &args).output().unwrap();
+    let mut run = stub_run(&d, &["ok", "ok"], &[]);
+    let out = run.env("DYAD_TEST_SHM_LIMIT", "64MiB").output().unwrap();
     let t = text(&out);
     assert_eq!(out.status.code(), Some(2), "{t}");
     assert!(
@@ -336,6 +339,82 @@ fn errors_before_the_run_are_in_the_json_too() {
     let r = report(&d);
     assert_eq!(r["ok"], false);
     assert!(r["failure"].as_str().unwrap().contains("cpus"), "{r}");
+}
+
+/// Whoever reads the documents needs to know one form of failure, whatever the command.
+#[test]
+fn every_command_with_json_says_why_it_failed() {
+    let d = Scratch::new("failures");
+    for (line, schema, words) in [
+        (
+            vec!["run", "--app", "hpo"],
+            "dyad.run/1",
+            "did you mean \"hop\"?",
+        ),
+        (vec!["run", "--cpsu", "1"], "dyad.run/1", "--cpus"),
+        (
+            vec!["soak", "--sim", "cuont"],
+            "dyad.soak/1",
+            "did you mean \"count\"?",
+        ),
+        (
+            vec!["sweep", "--over", "a=1", "--csv", "x.csv"],
+            "dyad.sweep/1",
+            "--over",
+        ),
+        (
+            vec!["explore", "--seeds", "1", "--seed", "2"],
+            "dyad.explore/1",
+            "leave out --seed",
+        ),
+        (vec!["ps"], "dyad.threads/1", "no system runs"),
+        (vec!["migrate", "--to", "mars"], "dyad.migrate/1", "mars"),
+        (
+            vec!["bench", "kernel", "--repetitions", "1"],
+            "dyad.bench/1",
+            "32..=1024",
+        ),
+        (
+            vec!["validate-sim", "--groups", "all"],
+            "dyad.validate/1",
+            "--groups",
+        ),
+        (
+            vec!["test", "quick", "--runs", "2"],
+            "dyad.test/1",
+            "--runs",
+        ),
+    ] {
+        // To a file, and to standard output, where nothing else may be.
+        let command = |json: &str| {
+            let mut c = tool(&d);
+            c.args(&line).arg(json);
+            c
+        };
+        let to_file = command("--json=out.json").output().unwrap();
+        let to_stdout = command("--json").output().unwrap();
+        for out in [&to_file, &to_stdout] {
+            assert_eq!(out.status.code(), Some(2), "{line:?}: {}", text(out));
+        }
+        let printed: serde_json::Value = serde_json::from_slice(&to_stdout.stdout).unwrap();
+        for document in [report(&d), printed] {
+            assert_eq!(
+                (&document["schema"], &document["ok"]),
+                (&schema.into(), &false.into())
+            );
+            let failure = document["failure"].as_str().unwrap();
+            assert!(failure.contains(words), "{line:?}: {failure}");
+        }
+        std::fs::remove_file(d.0.join("out.json")).unwrap();
+    }
+    // What only tests need is not offered to users.
+    let help = text(&tool(&d).args(["run", "--help"]).output().unwrap());
+    for hidden in ["--test-", "--bare", "--beside"] {
+        assert!(!help.contains(hidden), "{help}");
+    }
+    for heading in ["System:", "Program:", "Kernels:", "Simulation:", "Output:"] {
+        assert!(help.contains(heading), "{help}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use xtask::paths;
+use dyad_launcher::paths;
 
 /// Names that items still have, and of how many items. Counts may only fall: lower them when items are renamed.
 const LEFT: &[(&str, usize)] = &[

@@ -47,9 +47,9 @@ fn image(machine: u16, address: u64, code: &[u8]) -> Vec<u8> {
 
 /// Starts a run whose machines loop for ever; returns it and the machines' process numbers.
 fn looping(dir: &Scratch, nodes: &str) -> (Background, Vec<u32>) {
-    let mut needs = xtask::setup::Requirements::ALL;
+    let mut needs = dyad_launcher::setup::Requirements::ALL;
     needs.toolchain = false;
-    xtask::setup::ensure(&needs, &mut |t| eprintln!("{t}")).unwrap();
+    dyad_launcher::setup::ensure(&needs, &mut |t| eprintln!("{t}")).unwrap();
     // `jmp .` after `out 0x3f8, 'k', '\n'`; `b .` after two stores to the UART.
     let x86 = [
         0x66, 0xba, 0xf8, 0x03, 0xb0, b'k', 0xee, 0xb0, b'\n', 0xee, 0xeb, 0xfe,

@@ -6,7 +6,7 @@ mod common;
 use std::process::Command;
 
 use common::{Scratch, add_reports, plugin_report, stub_run, text, tool};
-use xtask::sim::csv;
+use dyad_launcher::csv;
 
 /// A command with machines that play these parts and leave reports.
 fn stubs(d: &Scratch, command: &[&str], parts: &[&str]) -> Command {

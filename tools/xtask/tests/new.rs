@@ -8,7 +8,10 @@ use common::{Scratch, report, text};
 
 #[test]
 fn a_new_program_builds_runs_and_hops() {
-    xtask::setup::ensure(&xtask::setup::Requirements::ALL, &mut |t| eprintln!("{t}")).unwrap();
+    dyad_launcher::setup::ensure(&dyad_launcher::setup::Requirements::ALL, &mut |t| {
+        eprintln!("{t}")
+    })
+    .unwrap();
     let dir = Scratch::new("new");
     // In the usual target directory, where kernels may have been built already.
     let run = |args: &[&str]| {

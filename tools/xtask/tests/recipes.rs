@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use dyad_tier::Tier;
-use xtask::paths;
+use dyad_launcher::paths;
 
 use pages::{Step, play, steps};
 

@@ -4,9 +4,10 @@
 mod common;
 
 use common::{Scratch, plugin_report, report, stub_sim, text};
+use dyad_launcher::csv;
+use dyad_launcher::sim::Outcome;
 use dyad_sim_model::config::SimConfig;
 use dyad_sim_model::report::MachineReport;
-use xtask::sim::{Outcome, csv};
 
 const TIMING: [&str; 4] = ["--sim", "timing", "--csv", "out.csv"];
 

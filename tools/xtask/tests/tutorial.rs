@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use dyad_launcher::paths;
 use dyad_tier::Tier;
-use xtask::paths;
 
 use pages::{Step, play, steps};
 

@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 use std::thread;
 
-use common::{Node, Random, Threads, contents};
+use common::{Node, SplitMix64, Threads, contents};
 use dyad_msg::words::{Line, lines};
 use dyad_msg::{Config, Counters, Delay, Error, Kind, Level, Mode, Station};
 
@@ -29,7 +29,7 @@ fn stream(mode: Mode, config: Config, count: u64, largest: u64) -> [Counters; 2]
         let (threads, w) = (threads.clone(), w.clone());
         thread::spawn(move || {
             let mut s: S = Station::open(w, threads.node(0), 0, mode).unwrap();
-            let mut random = Random(1);
+            let mut random = SplitMix64(1);
             let mut numbers = [0; 3];
             let mut bytes = vec![];
             for _ in 0..count {
@@ -135,7 +135,7 @@ fn all_to_all() {
             let (nodes, w) = (nodes.clone(), w.clone());
             thread::spawn(move || {
                 let mut s: S = Station::open(w, nodes.node(own), own, Mode::Adaptive(50)).unwrap();
-                let mut random = Random(own as u64);
+                let mut random = SplitMix64(own as u64);
                 let (mut sent, mut next) = ([0; STATIONS], [0; STATIONS]);
                 let (mut got, mut bytes) = (vec![], vec![]);
                 let others = STATIONS as u64 - 1;
@@ -198,7 +198,7 @@ fn calls_from_two_sides_at_once() {
             let (nodes, w) = (nodes.clone(), w.clone());
             thread::spawn(move || {
                 let mut s: S = Station::open(w, nodes.node(own), own, Mode::Doorbell).unwrap();
-                let mut random = Random(own as u64);
+                let mut random = SplitMix64(own as u64);
                 let (mut bytes, mut reply) = (vec![], vec![]);
                 for n in 0..calls {
                     contents(n, random.below(2000) as usize, &mut bytes);
@@ -277,7 +277,7 @@ fn members_come_and_go_while_a_group_is_written() {
                 let mut s: S = Station::open(w, nodes.node(own), own, Mode::Adaptive(50)).unwrap();
                 s.join(0).unwrap();
                 s.send(0, Level::Normal, 0, &[], None).unwrap();
-                let mut random = Random(own as u64);
+                let mut random = SplitMix64(own as u64);
                 let mut last = None;
                 let mut received = 0u64;
                 let (mut got, mut bytes) = (vec![], vec![]);
@@ -302,7 +302,7 @@ fn members_come_and_go_while_a_group_is_written() {
             })
         })
         .collect();
-    let (mut bytes, mut random) = (vec![], Random(0));
+    let (mut bytes, mut random) = (vec![], SplitMix64(0));
     for _ in 0..MEMBERS {
         writer.recv(&mut bytes, None).unwrap();
     }

@@ -8,6 +8,7 @@ pub mod x86;
 
 use std::path::{Path, PathBuf};
 
+use dyad_random::{GOLDEN, SplitMix64};
 use dyad_tier::Tier;
 
 /// Whether tests do what takes long, or needs tools that are not everywhere.
@@ -27,20 +28,18 @@ pub fn scratch(name: &str) -> PathBuf {
     dir
 }
 
-/// Random numbers (splitmix64), the same in every run.
-pub struct Random(u64);
+/// Random numbers, the same in every run.
+pub struct Random(SplitMix64);
 
 impl Random {
     pub fn new(name: &str, index: u64) -> Random {
-        Random(hash(name.as_bytes()) ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        Random(SplitMix64(
+            hash(name.as_bytes()) ^ index.wrapping_mul(GOLDEN),
+        ))
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        self.0.next()
     }
 
     pub fn below(&mut self, n: u64) -> u64 {

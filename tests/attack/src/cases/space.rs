@@ -307,7 +307,7 @@ pub const CASES: [Case; 9] = [
             // Whatever the ticket, the answer is about the attacker's own request, or an error.
             for n in 0..64 {
                 tried();
-                let ticket = crate::me::mixed(n);
+                let ticket = crate::me::mix(n);
                 match op(SpaceOp::Shootdown, [ticket, 0, 0, 0, 0]) {
                     Ok(0 | 1) | Err(dyad_abi::Error::BadArgument) => {}
                     Ok(v) => crate::me::achieved(line!(), v),

@@ -16,6 +16,7 @@ use dyad_abi::service::{CONSOLE_THREADS, ReportText, console, pager, process, sl
 use dyad_abi::user::{
     HEAP_BASE, HEAP_END, MAX_REPORT_DETAIL, MAX_REPORT_NAME, PAGE_SIZE, USER_END, USER_MIN,
 };
+use dyad_random::SplitMix64;
 
 /// Most wrong results that are kept for people.
 const KEPT: usize = 10;
@@ -73,7 +74,7 @@ const fn request(service: CapIndex, [a, b, c, d]: [u64; 4]) -> Call {
 }
 
 pub struct Abuser {
-    random: u64,
+    random: SplitMix64,
     regions: Vec<(u64, u64)>,
     nodes: u64,
     refused: u64,
@@ -100,7 +101,7 @@ fn make(call: Call) -> SyscallReturn {
 impl Abuser {
     pub fn new(seed: u64) -> Result<Abuser> {
         Ok(Abuser {
-            random: seed,
+            random: SplitMix64(seed),
             regions: Vec::new(),
             nodes: system()?.nodes().count() as u64,
             refused: 0,
@@ -116,16 +117,12 @@ impl Abuser {
         &self.wrong
     }
 
-    /// SplitMix64.
     fn next(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        self.random.next()
     }
 
     fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
+        self.random.below(n)
     }
 
     fn pick(&mut self, list: &[u64]) -> u64 {

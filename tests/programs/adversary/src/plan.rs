@@ -304,13 +304,7 @@ pub mod at {
     const _: () = assert!(pool(CapType::ThreadIds, POOL - 1).0 < 64 * LEAVES);
 }
 
-/// SplitMix64's function: a number that says nothing about the other one.
-pub const fn mix(n: u64) -> u64 {
-    let z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
-}
+pub use dyad_random::mix;
 
 /// What word `i` of private memory holds.
 pub const fn pattern(i: u64) -> u64 {

@@ -17,6 +17,7 @@ mod tables;
 
 use dyad::prelude::thread::*;
 use dyad::report;
+pub use dyad_random::hash as mix;
 
 /// Moves to the other ISA.
 ///
@@ -25,13 +26,6 @@ use dyad::report;
 /// Why it did not.
 pub fn go() -> Result<(), dyad::sys::Error> {
     dyad::thread::migrate(isa().other())
-}
-
-/// One more value in a hash.
-pub fn mix(hash: u64, value: u64) -> u64 {
-    (hash ^ value)
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        .rotate_left(29)
 }
 
 #[dyad::main]

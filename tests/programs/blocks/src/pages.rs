@@ -15,7 +15,7 @@ const SEGMENT: u64 = 1024;
 
 /// The first word of page number `page` after `changes` changes.
 fn mark(page: u64, changes: u64) -> u64 {
-    page.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ changes.wrapping_mul(0xc2b2_ae3d_27d4_eb4f) ^ page
+    page.wrapping_mul(dyad_random::GOLDEN) ^ changes.wrapping_mul(0xc2b2_ae3d_27d4_eb4f) ^ page
 }
 
 struct Segment {

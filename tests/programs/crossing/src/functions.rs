@@ -20,7 +20,7 @@ impl Canaries {
     pub fn new(seed: u64) -> Canaries {
         Canaries(core::array::from_fn(|i| {
             (seed + i as u64)
-                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .wrapping_mul(dyad_random::GOLDEN)
                 .rotate_left(i as u32)
         }))
     }

@@ -4,13 +4,7 @@ use core::hint::black_box;
 
 use dyad::emulation::Registers;
 use dyad::prelude::thread::*;
-
-/// One more value in a hash.
-fn mix(hash: u64, value: u64) -> u64 {
-    (hash ^ value)
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        .rotate_left(29)
-}
+use dyad_random::hash as mix;
 
 /// What a frame of [`descend`] holds, as long as it is there.
 fn pattern(depth: u64) -> [u64; 10] {

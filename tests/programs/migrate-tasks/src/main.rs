@@ -65,7 +65,7 @@ fn step(words: &mut [u64], n: u64) -> u64 {
     let mut sum = n;
     for word in words {
         sum = (sum ^ *word)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .wrapping_mul(dyad_random::GOLDEN)
             .rotate_left(23);
         *word = word.wrapping_add(sum);
     }

@@ -86,7 +86,7 @@ struct Luggage {
 impl Luggage {
     fn pack(trip: u64) -> Luggage {
         let words = (0..LUGGAGE as u64 / 8)
-            .map(|i| trip.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ i)
+            .map(|i| dyad_random::mix(trip) ^ i)
             .collect();
         Luggage { trip, words }
     }

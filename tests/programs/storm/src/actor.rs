@@ -3,6 +3,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use dyad_random::SplitMix64;
+
 /// Most workers: one for each CPU of each node.
 pub const WORKERS: usize = 64;
 /// Guests.
@@ -47,14 +49,12 @@ pub fn operations() -> u64 {
 }
 
 impl Actor {
-    /// SplitMix64.
+    /// The next number of the actor's generator.
     pub fn next(&self) -> u64 {
-        let state = self.random.load(Ordering::Relaxed);
-        let state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.random.store(state, Ordering::Relaxed);
-        let z = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        let mut random = SplitMix64(self.random.load(Ordering::Relaxed));
+        let number = random.next();
+        self.random.store(random.0, Ordering::Relaxed);
+        number
     }
 
     /// A number below `n`.

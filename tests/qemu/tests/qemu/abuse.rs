@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::record::EXIT_FAILED;
+use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::launch::RunReport;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Work};
-use xtask::launch::RunReport;
 
 use crate::console::{self, because};
 use crate::times;

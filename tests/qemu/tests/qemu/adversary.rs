@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
+use dyad_launcher::config::{RunConfig, Sim, TestOptions, Work};
+use dyad_launcher::launch::RunReport;
+use dyad_launcher::sim::Setup;
 use dyad_sim_model::config::Order;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Sim, TestOptions, Work};
-use xtask::launch::RunReport;
-use xtask::sim::Setup;
 
 use crate::console::{self, because};
 use crate::kill::{self, Kill};
@@ -147,7 +147,7 @@ fn deaths() -> Result<(), Failed> {
         config.on_death = OnDeath::Survive;
         // What the dead node was just changing stays as it is.
         config.audit = false;
-        let moment = Duration::from_micros(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 2_500_000);
+        let moment = Duration::from_micros(seed.wrapping_mul(dyad_random::GOLDEN) % 2_500_000);
         let ended = kill::run(&config, Kill::after(1, moment), kill::speaks);
         let wrong = ended.report.checks.iter().find(|c| !c.ok);
         if let Some(check) = wrong {

@@ -7,11 +7,11 @@
 use std::thread;
 
 use dyad_abi::Isa;
+use dyad_launcher::build::{self, Kernel};
+use dyad_launcher::error::Error;
+use dyad_launcher::{apps, signals};
 use dyad_tier::Tier;
 use libtest_mimic::Arguments;
-use xtask::build::{self, Kernel};
-use xtask::error::Error;
-use xtask::{apps, signals};
 
 /// How much less urgent builds are than the machines of tests.
 const NICE: i32 = 10;

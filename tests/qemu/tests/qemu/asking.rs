@@ -12,12 +12,14 @@ use std::time::{Duration, Instant};
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use dyad_abi::record::Level;
+use dyad_launcher::ask::{
+    Failed as AskFailed, Moved, Question, Refusal, Reply, Run, Target, Wanted,
+};
+use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::console::Line;
+use dyad_launcher::launch::{self, Event, RunReport};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::ask::{Failed as AskFailed, Moved, Question, Refusal, Reply, Run, Target, Wanted};
-use xtask::config::{RunConfig, Work};
-use xtask::console::Line;
-use xtask::launch::{self, Event, RunReport};
 
 use crate::console::Kept;
 use crate::kill;
@@ -302,11 +304,7 @@ fn plain() -> Result<(), Failed> {
         found == Some(&moves),
         format!("{found:?} moves of {moves}"),
     )?;
-    let mix = |hash: u64, value: u64| {
-        (hash ^ value)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(29)
-    };
+    let mix = dyad_random::hash;
     let of = |thread: u64| (0..STEPS).fold(thread, mix);
     let hash = mix(mix(of(0), of(1)), of(2));
     let result = format!("asked          {hash:016x}");

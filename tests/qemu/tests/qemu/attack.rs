@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use attack_list::ATTACKS;
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_launcher::config::{RunConfig, Sim, TestOptions, Work};
+use dyad_launcher::launch::RunReport;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Sim, TestOptions, Work};
-use xtask::launch::RunReport;
 
 use crate::console;
 use crate::times;

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_launcher::config::{RunConfig, Work};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Work};
 
 use crate::{console, times};
 

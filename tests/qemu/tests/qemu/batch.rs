@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dyad_abi::Isa::{Aarch64, X86_64};
+use dyad_launcher::config::{RunConfig, Sim, Work};
+use dyad_launcher::launch;
+use dyad_launcher::sim::Setup;
 use dyad_sim_model::config::Order;
 use dyad_tier::Tiers;
 use libtest_mimic::{Completion, Failed, Trial};
-use xtask::config::{RunConfig, Sim, Work};
-use xtask::launch;
-use xtask::sim::Setup;
 
 use crate::console::Kept;
 use crate::times;

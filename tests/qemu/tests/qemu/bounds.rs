@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use dyad_abi::Isa;
 use dyad_abi::boot::OnDeath;
+use dyad_launcher::config::{RunConfig, Sim, TestOptions, Work};
+use dyad_launcher::launch::{Event, RunReport};
+use dyad_measure::bench::longest::{self, BOUND, Longest};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::bench::longest::{self, BOUND, Longest};
-use xtask::config::{RunConfig, Sim, TestOptions, Work};
-use xtask::launch::{Event, RunReport};
 
 use crate::console;
 use crate::kill::{self, Kill};

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
+use dyad_launcher::config::{RunConfig, Sim, Work};
+use dyad_launcher::sim::Setup;
 use dyad_sim_model::config::MemoryModel;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Sim, Work};
-use xtask::sim::Setup;
 
 use crate::console;
 use crate::times;

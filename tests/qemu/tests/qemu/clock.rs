@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use dyad_launcher::config::{RunConfig, Sim, Work};
+use dyad_launcher::console::{Line, Record};
+use dyad_launcher::launch::{self, Event, RunReport};
+use dyad_launcher::sim::{Outcome, Setup};
 use dyad_sim_model::config::{Level as SimLevel, Order};
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Sim, Work};
-use xtask::console::{Line, Record};
-use xtask::launch::{self, Event, RunReport};
-use xtask::sim::{Outcome, Setup};
 
 use crate::console::Kept;
 use crate::times;

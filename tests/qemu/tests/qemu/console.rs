@@ -1,9 +1,9 @@
 //! Keeps what a system prints, as text.
 
+use dyad_launcher::config::RunConfig;
+use dyad_launcher::display::{Display, Verbosity};
+use dyad_launcher::launch::{self, Event, RunReport, Sink};
 use libtest_mimic::Failed;
-use xtask::config::RunConfig;
-use xtask::display::{Display, Verbosity};
-use xtask::launch::{self, Event, RunReport, Sink};
 
 /// A sink that keeps everything and hands events on to a closure.
 pub struct Kept<F> {

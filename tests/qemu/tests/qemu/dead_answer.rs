@@ -13,11 +13,11 @@ use std::time::Duration;
 use dyad_abi::Isa::{Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use dyad_abi::service::Grant;
+use dyad_launcher::apps;
+use dyad_launcher::config::{RunConfig, Sim, TestOptions, Work};
+use dyad_launcher::size as bytes;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
-use xtask::apps;
-use xtask::config::{RunConfig, Sim, TestOptions, Work};
-use xtask::size as bytes;
 
 use crate::kill::{self, Ended, Kill, mix, says};
 use crate::times;

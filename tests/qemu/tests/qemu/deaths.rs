@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
+use dyad_launcher::config::{RunConfig, TestOptions, Work};
+use dyad_launcher::launch::Event;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, TestOptions, Work};
-use xtask::launch::Event;
 
 use crate::kill::{self, Ended, Kill, mix};
 use crate::times;
@@ -313,7 +313,7 @@ fn judge(scene: &Scene, ended: &Ended) -> Result<(Ending, u64), String> {
         return Err(format!("{leaked} frames leaked"));
     }
     let expected = ["app.exit", count, "init.start"];
-    let wrong = |c: &&xtask::launch::Check| !c.ok && !expected.contains(&c.name.as_str());
+    let wrong = |c: &&dyad_launcher::launch::Check| !c.ok && !expected.contains(&c.name.as_str());
     let lost = detail("app.exit", false).is_some_and(|d| d.contains("lost with a node"));
     let early = detail("init.start", false).is_some();
     if let Some(e) = &report.error {

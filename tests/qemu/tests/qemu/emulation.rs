@@ -13,12 +13,14 @@ use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use dyad_abi::emulation::refused;
 use dyad_abi::record::Level;
+use dyad_launcher::ask::{
+    Failed as AskFailed, Moved, Question, Refusal, Reply, Run, Target, Wanted,
+};
+use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::console::Line;
+use dyad_launcher::launch::{self, Event};
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
-use xtask::ask::{Failed as AskFailed, Moved, Question, Refusal, Reply, Run, Target, Wanted};
-use xtask::config::{RunConfig, Work};
-use xtask::console::Line;
-use xtask::launch::{self, Event};
 
 use crate::console::{self, Kept};
 use crate::kill::{self, Kill, says};

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use dyad_launcher::config::{RunConfig, Sim, Work};
+use dyad_launcher::launch;
+use dyad_launcher::sim::Setup;
 use dyad_sim_model::config::Order;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Sim, Work};
-use xtask::launch;
-use xtask::sim::Setup;
 
 use crate::console::Kept;
 use crate::times;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::service::Grant;
+use dyad_launcher::config::{RunConfig, Work};
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Work};
 
 use crate::console::{because, run};
 use crate::times;

@@ -10,10 +10,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::paths;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Work};
-use xtask::paths;
 
 use crate::{console, times};
 

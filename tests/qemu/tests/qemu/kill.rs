@@ -6,10 +6,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dyad_abi::record::Level;
+use dyad_launcher::config::RunConfig;
+use dyad_launcher::console::{Line, Record};
+use dyad_launcher::launch::{self, Event, RunReport};
 use libtest_mimic::Failed;
-use xtask::config::RunConfig;
-use xtask::console::{Line, Record};
-use xtask::launch::{self, Event, RunReport};
 
 use crate::console::{Kept, because};
 
@@ -228,13 +228,7 @@ where
     }
 }
 
-/// SplitMix64: a number that looks random, the same for the same `n`.
-pub fn mix(n: u64) -> u64 {
-    let z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
-}
+pub use dyad_random::mix;
 
 /// The seed of a test that kills at random moments: that of `DYAD_SEED`, or 1.
 pub fn seed() -> u64 {

@@ -55,8 +55,8 @@ mod workloads;
 
 use std::process::ExitCode;
 
+use dyad_launcher::setup::{self, Requirements};
 use libtest_mimic::Arguments;
-use xtask::setup::{self, Requirements};
 
 fn main() -> ExitCode {
     let mut args = Arguments::from_args();

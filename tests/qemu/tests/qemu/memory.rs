@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
+use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::console::{Line, Record};
+use dyad_launcher::launch::{Event, RunReport};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Work};
-use xtask::console::{Line, Record};
-use xtask::launch::{Event, RunReport};
 
 use crate::console::{because, run};
 use crate::kill::{self, Kill};

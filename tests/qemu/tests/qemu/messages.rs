@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
+use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::launch::RunReport;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Work};
-use xtask::launch::RunReport;
 
 use crate::console::{self, because};
 use crate::kill::{self, Ended, Kill, says};

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_launcher::config::{RunConfig, Sim, Work};
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Sim, Work};
 
 use crate::console::{self, because};
 use crate::times;
@@ -177,7 +177,7 @@ fn panics() -> Result<(), Failed> {
         if !told || !text.contains("ended with code 101") {
             return Err(format!("{scene}: no message, or another code\n{text}").into());
         }
-        let returned = |c: &xtask::launch::Check| c.name == "frames.returned" && c.ok;
+        let returned = |c: &dyad_launcher::launch::Check| c.name == "frames.returned" && c.ok;
         if !report.checks.iter().any(returned) {
             return Err(format!("{scene}: frames are lost\n{text}").into());
         }
@@ -194,7 +194,7 @@ fn overflow() -> Result<(), Failed> {
         if !says("data stack of 1024 KiB has run over") || !says("ended with code 102") {
             return because(&text, format_args!("{args}: no reason, or another code"));
         }
-        let returned = |c: &xtask::launch::Check| c.name == "frames.returned" && c.ok;
+        let returned = |c: &dyad_launcher::launch::Check| c.name == "frames.returned" && c.ok;
         if !report.checks.iter().any(returned) {
             return because(&text, format_args!("{args}: frames are lost"));
         }

@@ -1,9 +1,9 @@
 //! What `cargo xtask bench migration` measures is complete, adds up, and follows its models.
 
 use dyad_abi::Isa;
+use dyad_measure::bench::migration::{self, Group, Key, MigrationReport, Options};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::bench::migration::{self, Group, Key, MigrationReport, Options};
 
 use crate::console::Kept;
 use crate::times;

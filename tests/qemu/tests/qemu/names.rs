@@ -16,10 +16,11 @@ const APART: [&str; 2] = ["seeded_", "marked_"];
 /// The tests that both kernels have, in alphabetical order.
 pub fn from_images() -> Result<Vec<String>, String> {
     let [x86, arm] = Isa::ALL.map(|isa| {
-        let image = xtask::build::kernel(isa, xtask::build::Kernel::Ktest, &mut |what| {
-            eprintln!("{what}")
-        })
-        .map_err(|e| e.to_string())?;
+        let image =
+            dyad_launcher::build::kernel(isa, dyad_launcher::build::Kernel::Ktest, &mut |what| {
+                eprintln!("{what}")
+            })
+            .map_err(|e| e.to_string())?;
         read(&image)
     });
     let (x86, arm) = (x86?, arm?);

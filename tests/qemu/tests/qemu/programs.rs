@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
+use dyad_launcher::config::RunConfig;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::config::RunConfig;
 
 use crate::console::{because, run};
 use crate::dead_answer::{self, Row};

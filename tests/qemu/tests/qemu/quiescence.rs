@@ -2,11 +2,11 @@
 //! touched, not on how much memory there is.
 
 use dyad_abi::Isa::{Aarch64, X86_64};
+use dyad_launcher::config::RunConfig;
+use dyad_launcher::{pools, size};
+use dyad_measure::bench::{self, Latencies};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::bench::{self, Latencies};
-use xtask::config::RunConfig;
-use xtask::{pools, size};
 
 use crate::console::Kept;
 use crate::times;

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_launcher::config::{RunConfig, TestOptions, Work};
+use dyad_launcher::launch::{Check, RunReport};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, TestOptions, Work};
-use xtask::launch::{Check, RunReport};
 
 use crate::console;
 use crate::times;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use dyad_abi::{NodeId, bundle};
+use dyad_launcher::config::{RunConfig, TestOptions, Work};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, TestOptions, Work};
 
 use crate::console::{because, run};
 use crate::kill::{self, Ended, Kill};
@@ -193,14 +193,16 @@ fn no_maxcpus() -> Result<(), Failed> {
 }
 
 fn scratch_dir(name: &str) -> Result<PathBuf, Failed> {
-    let dir = xtask::paths::target_dir().join("qemu-tests").join(name);
+    let dir = dyad_launcher::paths::target_dir()
+        .join("qemu-tests")
+        .join(name);
     std::fs::create_dir_all(&dir)?;
     Ok(dir)
 }
 
 fn damaged_bundles() -> Result<(), Failed> {
-    let source = xtask::apps::find("hop").map_err(|e| e.to_string())?;
-    let program = xtask::build::app(&source, &mut |_| {}).map_err(|e| e.to_string())?;
+    let source = dyad_launcher::apps::find("hop").map_err(|e| e.to_string())?;
+    let program = dyad_launcher::build::app(&source, &mut |_| {}).map_err(|e| e.to_string())?;
     let good = program.bundle;
     let dir = scratch_dir("bundles")?;
     let mut flipped = good.clone();

@@ -12,14 +12,14 @@ use std::thread;
 use std::time::Duration;
 
 use dyad_abi::Isa::{Aarch64, X86_64};
+use dyad_launcher::config::{RunConfig, Sim, TestOptions, Work};
+use dyad_launcher::launch::RunReport;
+use dyad_launcher::sim::Setup;
+use dyad_launcher::sim::sanitizer::Report;
 use dyad_sim_model::config::Order;
 use dyad_sim_model::incoherent::Kind;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Sim, TestOptions, Work};
-use xtask::launch::RunReport;
-use xtask::sim::Setup;
-use xtask::sim::sanitizer::Report;
 
 use crate::{console, times};
 
@@ -387,7 +387,7 @@ fn finds(seed: &Seed) -> Result<(), String> {
 
 /// The place of a seed, as kernels are told of it.
 fn place(seed: &Seed) -> Result<String, String> {
-    let path = xtask::paths::workspace_root().join(seed.file);
+    let path = dyad_launcher::paths::workspace_root().join(seed.file);
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let line = text.lines().position(|l| l.contains(seed.line));
     let line = line.ok_or_else(|| format!("{} has no {:?}", seed.file, seed.line))?;

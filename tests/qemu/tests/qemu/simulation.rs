@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use dyad_launcher::config::{RunConfig, Sim, Work};
+use dyad_launcher::launch;
+use dyad_launcher::sim::outcome::Part;
+use dyad_launcher::sim::{Layer, Outcome, Setup};
 use dyad_sim_model::config::{MemoryModel, Order};
 use dyad_sim_model::report::ClockReport;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Sim, Work};
-use xtask::launch;
-use xtask::sim::outcome::Part;
-use xtask::sim::{Layer, Outcome, Setup};
 
 use crate::console::{self, Kept};
 use crate::times;
@@ -227,7 +227,7 @@ fn histories() -> Result<(), Failed> {
     };
     // What is simulated once the clock has ended is not part of the history.
     let lines = |outcome: &Outcome| -> Vec<[u64; 5]> {
-        let of = |n: &xtask::sim::outcome::NodeOutcome| {
+        let of = |n: &dyad_launcher::sim::outcome::NodeOutcome| {
             let c = &n.total.counters;
             [c.l3_misses, c.remote, c.forwarded, c.snp_data, c.snp_inv]
         };

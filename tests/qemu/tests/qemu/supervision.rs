@@ -12,14 +12,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use dyad_abi::boot::OnDeath;
+use dyad_launcher::config::{RunConfig, Sim, Work};
+use dyad_launcher::console::Line;
+use dyad_launcher::launch::{self, Event, RunReport};
+use dyad_launcher::sim::Setup;
 use dyad_sim_model::config::Order;
 use dyad_sim_model::report::ClockReport;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Sim, Work};
-use xtask::console::Line;
-use xtask::launch::{self, Event, RunReport};
-use xtask::sim::Setup;
 
 use crate::clock::{Burners, base, repetitions};
 use crate::console::Kept;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
+use dyad_launcher::config::{RunConfig, TestOptions, Work};
+use dyad_launcher::launch::RunReport;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, TestOptions, Work};
-use xtask::launch::RunReport;
 
 use crate::console::{because, run};
 use crate::kill::{self, Ended, Kill, says};

@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use dyad_launcher::paths;
+use dyad_launcher::test_times::{self, Taken, cpu_time};
 use dyad_tier::{Tier, Tiers};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use xtask::paths;
-use xtask::test_times::{self, Taken, cpu_time};
 
 /// How many of each are named.
 const NAMED: usize = 10;

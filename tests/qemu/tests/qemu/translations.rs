@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
+use dyad_launcher::config::{RunConfig, Sim, TestOptions, Work};
+use dyad_launcher::sim::outcome::machine_report;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Sim, TestOptions, Work};
-use xtask::sim::outcome::machine_report;
 
 use crate::console;
 use crate::times;

@@ -1,10 +1,10 @@
 //! The quick form of `cargo xtask validate-sim`, a test for each group of comparisons.
 
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::Quiet;
+use dyad_measure::validate::{self, Context, GROUPS, Group};
 use dyad_tier::Tiers;
 use libtest_mimic::{Completion, Failed, Trial};
-use xtask::error::Error;
-use xtask::launch::Quiet;
-use xtask::validate::{self, Context, GROUPS, Group};
 
 use crate::times;
 

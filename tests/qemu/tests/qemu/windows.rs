@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::marker::{BenchMemory, BenchOp, WindowId};
+use dyad_launcher::config::{RunConfig, Sim, Work};
+use dyad_measure::bench::{self, Key};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
-use xtask::bench::{self, Key};
-use xtask::config::{RunConfig, Sim, Work};
 
 use crate::console::{self, Kept};
 use crate::times;

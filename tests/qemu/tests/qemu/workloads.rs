@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dyad_abi::Isa::{Aarch64, X86_64};
+use dyad_launcher::config::{RunConfig, Work};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
-use xtask::config::{RunConfig, Work};
 
 use crate::console;
 use crate::times;

@@ -3,14 +3,15 @@
 use clap::{Args, Subcommand};
 use dyad_abi::Isa;
 
-use super::run::{STDOUT, check_files, write_file, write_json};
-use crate::bench::migration::{self, Group};
-use crate::bench::{self, sim::Level};
-use crate::config::Settings;
-use crate::display::{Display, Verbosity};
-use crate::error::Error;
-use crate::launch::{Quiet, Sink};
-use crate::{qemu_plugins, setup, size, suggest};
+use super::result::{self, check_file, write_file};
+use dyad_launcher::config::{Bytes, Json, Named, Names, Nodes, OUTPUT};
+use dyad_launcher::display::{Display, Verbosity};
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::{Quiet, Sink};
+use dyad_launcher::setup;
+use dyad_measure::bench::migration::{self, Group};
+use dyad_measure::bench::{self, sim::Level};
+use dyad_measure::qemu_plugins;
 
 #[derive(Debug, Args)]
 pub(super) struct BenchArgs {
@@ -30,20 +31,36 @@ enum Suite {
     Sim(SimArgs),
 }
 
+/// Where results go, and what is printed meanwhile.
+#[derive(Debug, Args)]
+struct Results {
+    #[command(flatten)]
+    json: Json,
+    /// Print what the machines print
+    #[arg(short, long, help_heading = OUTPUT)]
+    verbose: bool,
+}
+
+/// The results as a page of the book.
+#[derive(Debug, Default, Args)]
+struct Page {
+    /// Write the table to this file as a page of the book
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    page: Option<String>,
+}
+
 #[derive(Debug, Args)]
 struct KernelArgs {
     /// ISA of each node, 2 to 8 of them [default: a pair, once with either ISA first]
     #[arg(long, value_name = "LIST")]
-    nodes: Option<String>,
+    nodes: Option<Nodes>,
     /// How often each operation is performed on each node, 32 to 1024
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u64).range(32..=1024))]
     repetitions: u64,
-    /// Write the results to this file; without one they go to standard output, and tables do not
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = STDOUT)]
-    json: Option<String>,
-    /// Write the table to this file as a page of the book
-    #[arg(long, value_name = "FILE")]
-    page: Option<String>,
+    #[command(flatten)]
+    results: Results,
+    #[command(flatten)]
+    page: Page,
     /// Print too in which functions the instructions are
     #[arg(long)]
     sites: bool,
@@ -53,28 +70,20 @@ struct KernelArgs {
     /// Measure kernels without fast paths: what every operation takes on the slow path
     #[arg(long, conflicts_with = "page")]
     slowpath: bool,
-    /// Print what the machines print
-    #[arg(short, long)]
-    verbose: bool,
 }
 
 #[derive(Debug, Args)]
 struct QuiescenceArgs {
     /// ISA of each node, 2 to 8 of them [default: x86_64,aarch64]
     #[arg(long, value_name = "LIST")]
-    nodes: Option<String>,
+    nodes: Option<Nodes>,
     /// Sizes of each pool, one run after the other [default: 64MiB,256MiB,1GiB,4GiB]
     #[arg(long, value_name = "SIZES", value_delimiter = ',')]
-    pools: Vec<String>,
-    /// Write the results to this file; without one they go to standard output, and tables do not
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = STDOUT)]
-    json: Option<String>,
-    /// Write the table to this file as a page of the book
-    #[arg(long, value_name = "FILE")]
-    page: Option<String>,
-    /// Print what the machines print
-    #[arg(short, long)]
-    verbose: bool,
+    pools: Vec<Bytes>,
+    #[command(flatten)]
+    results: Results,
+    #[command(flatten)]
+    page: Page,
 }
 
 #[derive(Debug, Args)]
@@ -82,21 +91,16 @@ struct MigrationArgs {
     /// Less of everything, to see that it works
     #[arg(long)]
     quick: bool,
-    /// What to measure: micro, threads, emulation, futex, chase, bfs, cost, blocks [default: all]
+    /// What to measure [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    only: Vec<String>,
-    /// From where: x86_64, aarch64 [default: both]
+    only: Vec<Named<Group>>,
+    /// From where [default: both]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    home: Vec<String>,
-    /// Write the results to this file; without one they go to standard output, and tables do not
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = STDOUT)]
-    json: Option<String>,
-    /// Write the table to this file as a page of the book
-    #[arg(long, value_name = "FILE")]
-    page: Option<String>,
-    /// Print what the machines print
-    #[arg(short, long)]
-    verbose: bool,
+    home: Vec<Named<Isa>>,
+    #[command(flatten)]
+    results: Results,
+    #[command(flatten)]
+    page: Page,
 }
 
 #[derive(Debug, Args)]
@@ -109,13 +113,9 @@ struct SimArgs {
     repeat: Option<u32>,
     /// Levels beside the plain machine [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    levels: Vec<String>,
-    /// Write the results to this file; without one they go to standard output, and tables do not
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = STDOUT)]
-    json: Option<String>,
-    /// Print what the machines print
-    #[arg(short, long)]
-    verbose: bool,
+    levels: Vec<Named<Level>>,
+    #[command(flatten)]
+    results: Results,
 }
 
 pub(super) fn bench(args: &BenchArgs) -> Result<u8, Error> {
@@ -127,41 +127,24 @@ pub(super) fn bench(args: &BenchArgs) -> Result<u8, Error> {
     }
 }
 
-/// Nodes as they are named on the command line.
-fn nodes(list: &str) -> Result<Vec<Isa>, Error> {
-    let settings = Settings {
-        nodes: Some(list.into()),
-        ..Settings::default()
-    };
-    Ok(settings.resolve()?.nodes)
-}
-
-/// Files that results are written to.
-struct Files<'a> {
-    json: Option<&'a str>,
-    page: Option<&'a str>,
-}
-
-impl<'a> Files<'a> {
-    /// These, which can be written: who waits for minutes does not want to hear of that afterwards.
-    fn new(json: Option<&'a String>, page: Option<&'a String>) -> Result<Files<'a>, Error> {
-        let [json, page] = [json, page].map(|file| file.map(String::as_str));
-        check_files([json, page])?;
-        Ok(Files { json, page })
+impl Results {
+    /// Takes note of where results go: who waits for minutes does not want to hear afterwards that they cannot
+    /// be written.
+    fn open(&self, page: &Page) -> Result<(), Error> {
+        result::open("bench", &self.json)?;
+        page.page.as_deref().map_or(Ok(()), check_file)
     }
 
-    /// What shows what machines print: where the table goes, not among the results.
-    fn display(&self, verbose: bool) -> Box<dyn Sink> {
-        let verbosity = match verbose {
+    /// What shows what machines print.
+    fn display(&self) -> Display {
+        Display::new(match self.verbose {
             true => Verbosity::Verbose,
             false => Verbosity::Quiet,
-        };
-        match self.json {
-            Some(STDOUT) => Box::new(Display::on_stderr(verbosity)),
-            _ => Box::new(Display::new(verbosity)),
-        }
+        })
     }
+}
 
+impl Page {
     /// Prints the table and writes the files; the one if the other cannot be written, too.
     fn publish(
         &self,
@@ -169,15 +152,10 @@ impl<'a> Files<'a> {
         json: &serde_json::Value,
         page: Option<&str>,
     ) -> Result<(), Error> {
-        match self.json {
-            Some(STDOUT) => eprint!("{table}"),
-            _ => print!("{table}"),
-        }
-        let json = self.json.map_or(Ok(()), |file| write_json(file, json));
-        let page = self
-            .page
-            .zip(page)
-            .map_or(Ok(()), |(file, page)| write_file(file, page));
+        print!("{table}");
+        let json = result::write(json);
+        let page =
+            (self.page.as_deref().zip(page)).map_or(Ok(()), |(file, page)| write_file(file, page));
         json.and(page)
     }
 }
@@ -188,116 +166,94 @@ fn verdict(problem: Option<String>) -> Result<u8, Error> {
 }
 
 fn quiescence(args: &QuiescenceArgs) -> Result<u8, Error> {
+    args.results.open(&args.page)?;
     let isas = match &args.nodes {
         None => vec![Isa::X86_64, Isa::Aarch64],
-        Some(list) => nodes(list)?,
+        Some(Nodes(isas)) => isas.clone(),
     };
     let pools = match args.pools.is_empty() {
         true => bench::DEFAULT_POOLS.to_vec(),
-        false => {
-            let sizes = args.pools.iter().map(|text| size::parse(text));
-            sizes.collect::<Result<_, _>>().map_err(Error::Usage)?
-        }
+        false => args.pools.iter().map(|size| size.0).collect(),
     };
-    let files = Files::new(args.json.as_ref(), args.page.as_ref())?;
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
-    let figures = bench::quiescence(&isas, &pools, &mut *files.display(args.verbose))?;
+    let figures = bench::quiescence(&isas, &pools, &mut args.results.display())?;
     let table = figures.table() + &figures.logs();
-    files.publish(&table, &figures.json(), Some(&figures.page()))?;
+    args.page
+        .publish(&table, &figures.json(), Some(&figures.page()))?;
     verdict(figures.problem())
 }
 
 fn kernel(args: &KernelArgs) -> Result<u8, Error> {
+    args.results.open(&args.page)?;
     let systems = match &args.nodes {
         None => vec![
             vec![Isa::X86_64, Isa::Aarch64],
             vec![Isa::Aarch64, Isa::X86_64],
         ],
-        Some(list) => vec![nodes(list)?],
+        Some(Nodes(isas)) => vec![isas.clone()],
     };
-    let files = Files::new(args.json.as_ref(), args.page.as_ref())?;
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
-    let mut display = files.display(args.verbose);
+    let mut display = args.results.display();
     let what = bench::OfKernel {
         repetitions: args.repetitions,
         fastpaths: !args.slowpath,
     };
-    let mut report = bench::kernel(&systems, what, args.sites, &mut *display)?;
+    let mut report = bench::kernel(&systems, what, args.sites, &mut display)?;
     if args.cycles {
-        report.cycles = bench::kernel_cycles(&systems, what, &mut *display)?;
+        report.cycles = bench::kernel_cycles(&systems, what, &mut display)?;
     }
     let table = report.table() + &report.longest.table() + &report.sites.tables();
-    files.publish(&table, &report.json(), Some(&report.page()))?;
+    args.page
+        .publish(&table, &report.json(), Some(&report.page()))?;
     verdict(report.problem())
 }
 
 /// What a list names, in the order of all there are; all if it is empty.
-fn chosen<T: Copy>(
-    what: &str,
-    list: &[String],
-    all: &[T],
-    name: fn(T) -> &'static str,
-) -> Result<Vec<T>, Error> {
-    let names: Vec<&str> = all.iter().map(|&t| name(t)).collect();
-    for word in list {
-        if !names.contains(&word.as_str()) {
-            return Err(Error::Usage(suggest::not_one_of(what, word, &names)));
-        }
-    }
-    let wanted = |&t: &T| list.is_empty() || list.iter().any(|word| word == name(t));
-    Ok(all.iter().copied().filter(wanted).collect())
+fn chosen<T: Names + PartialEq>(list: &[Named<T>]) -> Vec<T> {
+    let is_chosen = |v: &&Named<T>| list.is_empty() || list.contains(v);
+    T::VARIANTS.iter().filter(is_chosen).map(|v| v.0).collect()
 }
 
 fn migration(args: &MigrationArgs) -> Result<u8, Error> {
+    args.results.open(&args.page)?;
     let options = migration::Options {
         quick: args.quick,
-        groups: chosen("measurement", &args.only, &Group::ALL, Group::name)?,
-        homes: chosen("ISA", &args.home, &Isa::ALL, Isa::name)?,
+        groups: chosen(&args.only),
+        homes: chosen(&args.home),
     };
-    let files = Files::new(args.json.as_ref(), args.page.as_ref())?;
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
-    let mut display = files.display(args.verbose);
-    let report = migration::migration(&options, &mut super::say, &mut *display)?;
+    let mut display = args.results.display();
+    let report = migration::migration(&options, &mut super::say, &mut display)?;
     // Half a page is none.
     let page = (!report.interrupted).then(|| report.page());
-    files.publish(&report.table(), &report.json(), page.as_deref())?;
+    args.page
+        .publish(&report.table(), &report.json(), page.as_deref())?;
     match report.interrupted {
         true => Err(Error::Interrupted),
         false => verdict(report.problem()),
     }
 }
 
-/// The plain machine, and what the list names.
-fn levels(list: &[String]) -> Result<Vec<Level>, Error> {
-    if list.is_empty() {
-        return Ok(Level::ALL.to_vec());
-    }
-    let names = Level::ALL.map(Level::name);
-    for word in list {
-        if !names.contains(&word.as_str()) {
-            return Err(Error::Usage(suggest::not_one_of("level", word, &names)));
-        }
-    }
-    let wanted = |l: &Level| *l == Level::Plain || list.iter().any(|word| word == l.name());
-    Ok(Level::ALL.into_iter().filter(wanted).collect())
-}
-
 fn sim(args: &SimArgs) -> Result<u8, Error> {
+    args.results.open(&Page::default())?;
     let options = bench::sim::Options {
         repeat: args.repeat.unwrap_or(if args.quick { 1 } else { 5 }),
         quick: args.quick,
     };
-    let levels = levels(&args.levels)?;
-    let files = Files::new(args.json.as_ref(), None)?;
+    let mut levels: Vec<Level> = chosen(&args.levels);
+    // Everything is compared with the plain machine.
+    if !levels.contains(&Level::Plain) {
+        levels.insert(0, Level::Plain);
+    }
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
     let plugins = qemu_plugins::ensure(&mut super::say)?;
-    let mut display: Box<dyn Sink> = match args.verbose {
-        true => files.display(true),
+    let mut display: Box<dyn Sink> = match args.results.verbose {
+        true => Box::new(args.results.display()),
         false => Box::new(Quiet),
     };
     let say = &mut super::say;
     let report = bench::sim::sim(options, &levels, &plugins, say, &mut *display)?;
-    files.publish(&report.table(), &report.json(), None)?;
+    Page::default().publish(&report.table(), &report.json(), None)?;
     verdict(report.problem())
 }
 
@@ -316,10 +272,10 @@ mod tests {
     fn json_of(line: &str) -> Option<String> {
         let words = std::iter::once("bench").chain(line.split(' '));
         match Line::try_parse_from(words).unwrap().bench.suite {
-            Suite::Kernel(args) => args.json,
-            Suite::Quiescence(args) => args.json,
-            Suite::Migration(args) => args.json,
-            Suite::Sim(args) => args.json,
+            Suite::Kernel(args) => args.results.json.json,
+            Suite::Quiescence(args) => args.results.json.json,
+            Suite::Migration(args) => args.results.json.json,
+            Suite::Sim(args) => args.results.json.json,
         }
     }
 
@@ -329,9 +285,9 @@ mod tests {
         for suite in ["kernel", "quiescence", "migration", "sim"] {
             let of = |more: &str| json_of(&format!("{suite}{more}"));
             assert_eq!(of(""), None);
-            assert_eq!(of(" --json").as_deref(), Some(STDOUT));
-            assert_eq!(of(" --json -").as_deref(), Some(STDOUT));
-            assert_eq!(of(" --json --verbose").as_deref(), Some(STDOUT));
+            assert_eq!(of(" --json").as_deref(), Some("-"));
+            assert_eq!(of(" --json -").as_deref(), Some("-"));
+            assert_eq!(of(" --json --verbose").as_deref(), Some("-"));
             assert_eq!(of(" --json a.json").as_deref(), Some("a.json"));
             assert_eq!(of(" --json=a.json --verbose").as_deref(), Some("a.json"));
         }

@@ -3,11 +3,11 @@
 use clap::Args;
 use dyad_abi::Isa;
 
-use crate::display::{Display, Verbosity};
-use crate::error::Error;
-use crate::launch::{Event, Sink};
-use crate::setup::{self, Requirements};
-use crate::{apps, build, paths};
+use dyad_launcher::display::{Display, Verbosity};
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::{Event, Sink};
+use dyad_launcher::setup::{self, Requirements};
+use dyad_launcher::{apps, build, paths};
 
 #[derive(Debug, Args)]
 pub(super) struct BuildArgs {

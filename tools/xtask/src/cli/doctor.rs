@@ -2,18 +2,19 @@
 
 use clap::Args;
 
-use super::run::write_json;
-use crate::error::Error;
-use crate::setup;
+use super::result;
+use dyad_launcher::config::Json;
+use dyad_launcher::error::Error;
+use dyad_launcher::setup;
 
 #[derive(Debug, Args)]
 pub(super) struct DoctorArgs {
-    /// Write the findings to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<String>,
+    #[command(flatten)]
+    json: Json,
 }
 
 pub(super) fn doctor(args: &DoctorArgs) -> Result<u8, Error> {
+    result::open("doctor", &args.json)?;
     let items = setup::check();
     for item in &items {
         let mark = match (item.ok, item.optional) {
@@ -30,16 +31,13 @@ pub(super) fn doctor(args: &DoctorArgs) -> Result<u8, Error> {
         }
     }
     let bad = items.iter().filter(|i| !i.ok && !i.optional).count();
-    if bad == 0 {
-        println!("everything that is needed is there");
-    } else {
-        println!("{bad} of {} requirements are not met", items.len());
+    let failure = (bad != 0).then(|| format!("{bad} of {} requirements are not met", items.len()));
+    match &failure {
+        None => println!("everything that is needed is there"),
+        Some(failure) => println!("{failure}"),
     }
-    if let Some(file) = &args.json {
-        let json = serde_json::json!({
-            "schema": "dyad.doctor/1", "ok": bad == 0, "requirements": items,
-        });
-        write_json(file, &json)?;
-    }
+    result::write(&serde_json::json!({
+        "schema": result::schema("doctor"), "ok": bad == 0, "failure": failure, "requirements": items,
+    }))?;
     Ok(u8::from(bad != 0))
 }

@@ -7,31 +7,33 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 
-use super::held::{Done, Failure};
-use super::run::{ShapeArgs, check_files, write_json};
-use crate::config::Settings;
-use crate::error::Error;
-use crate::{launch, paths, setup};
+use super::result;
+use super::shape::Shape;
+use dyad_launcher::config::{Json, Named, OrderName, Settings, Sim, Whole};
+use dyad_launcher::error::Error;
+use dyad_launcher::{launch, paths, setup};
+use dyad_measure::held::{Done, Failure};
 
-/// Name and version of the JSON form.
-const SCHEMA: &str = "dyad.explore/1";
 /// Simulated unless told otherwise: the cheapest that has the clock.
-const DEFAULT_SIM: &str = "count";
+const DEFAULT_SIM: Sim = Sim::Count;
 
 #[derive(Debug, Args)]
 pub(super) struct ExploreArgs {
     #[command(flatten)]
-    shape: ShapeArgs,
+    shape: Shape,
     /// Which seeds: A..B without B, A..=B with it, or one
     #[arg(long, value_name = "A..B")]
-    seeds: String,
+    seeds: Seeds,
     /// Go on after a seed that fails
     #[arg(long)]
     keep_going: bool,
-    /// Write what came out to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<String>,
+    #[command(flatten)]
+    json: Json,
 }
+
+/// The first and the last seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seeds(u64, u64);
 
 /// A seed that was tried.
 #[derive(serde::Serialize)]
@@ -56,22 +58,22 @@ struct Failed {
 }
 
 pub(super) fn explore(args: &ExploreArgs) -> Result<u8, Error> {
-    let (first, last) = seeds(&args.seeds).map_err(Error::Usage)?;
-    let mut settings = args.shape.gather(Settings::default())?;
+    result::open("explore", &args.json)?;
+    let Seeds(first, last) = args.seeds;
+    let mut settings = args.shape.gather()?;
     check(&settings).map_err(Error::Usage)?;
     let default_sim = settings.sim.is_none();
-    settings.sim.get_or_insert_with(|| DEFAULT_SIM.into());
-    settings.order = Some("strict".into());
-    settings.seed = Some(first.to_string());
+    settings.sim.get_or_insert(Named(DEFAULT_SIM));
+    settings.order = Some(Named(OrderName::Strict));
+    settings.seed = Some(Whole(first));
     let config = args.shape.finish(&settings)?;
-    check_files([args.json.as_deref()])?;
     setup::ensure(&setup::Requirements::to_run(&config), &mut super::say)?;
     let line: Vec<String> = std::env::args().skip(2).collect();
     let base = launch::new_run_dir("explore-")?;
     let (mut tried, mut failed) = (Vec::new(), Vec::new());
     let mut interrupted = None;
     for seed in first..=last {
-        settings.seed = Some(seed.to_string());
+        settings.seed = Some(Whole(seed));
         let config = args.shape.finish(&settings)?;
         let done = match Done::run(&config, base.join(format!("seed{seed}")), seed == first) {
             Ok(done) => done,
@@ -119,49 +121,53 @@ pub(super) fn explore(args: &ExploreArgs) -> Result<u8, Error> {
         // Nothing in it.
         let _ = std::fs::remove_dir(&base);
     }
-    let status = summary(args, (first, last), &tried, &failed)?;
+    let status = summary((first, last), &tried, &failed)?;
     interrupted.map_or(Ok(status), Err)
 }
 
-fn summary(
-    args: &ExploreArgs,
-    (first, last): (u64, u64),
-    tried: &[Tried],
-    failed: &[Failed],
-) -> Result<u8, Error> {
+fn summary((first, last): (u64, u64), tried: &[Tried], failed: &[Failed]) -> Result<u8, Error> {
     let traces: BTreeSet<&String> = tried.iter().filter_map(|t| t.trace_hash.as_ref()).collect();
-    println!(
+    let outcome = format!(
         "{} of {} seeds tried, {} failed, {} different histories",
         tried.len(),
         u128::from(last - first) + 1,
         failed.len(),
         traces.len()
     );
+    println!("{outcome}");
     let untraced = tried.iter().filter(|t| t.trace_hash.is_none()).count();
     if untraced > 0 {
         println!("{untraced} of them left no digest of their history");
     }
     let complete = u128::from(last - first) + 1 == tried.len() as u128;
     let ok = failed.is_empty() && complete;
-    if let Some(file) = &args.json {
-        let json = serde_json::json!({
-            "schema": SCHEMA, "ok": ok, "first": first, "last": last,
-            "histories": traces.len(), "seeds": tried, "failed": failed,
-        });
-        write_json(file, &json)?;
-    }
+    result::write(&serde_json::json!({
+        "schema": result::schema("explore"), "ok": ok, "failure": (!ok).then_some(outcome),
+        "first": first, "last": last, "histories": traces.len(), "seeds": tried, "failed": failed,
+    }))?;
     Ok(u8::from(!ok))
 }
 
 /// Refuses settings that contradict what this command does.
 fn check(settings: &Settings) -> Result<(), String> {
-    if settings.order.as_deref().is_some_and(|o| o != "strict") {
+    if settings
+        .order
+        .is_some_and(|order| order.0 != OrderName::Strict)
+    {
         return Err("explore runs in strict order: leave out --order".into());
     }
     if settings.seed.is_some() {
         return Err("explore chooses the seeds: leave out --seed and use --seeds A..B".into());
     }
     Ok(())
+}
+
+impl std::str::FromStr for Seeds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Seeds, String> {
+        seeds(text).map(|(first, last)| Seeds(first, last))
+    }
 }
 
 /// First and last seed.
@@ -185,8 +191,8 @@ fn seeds(text: &str) -> Result<(u64, u64), String> {
 /// The command that repeats the run of a seed, from the words after `explore`.
 fn replay(line: &[String], seed: u64, default_sim: bool) -> String {
     let own = |word: &str| word == "--keep-going";
-    let own_with_value = |word: &str| matches!(word, "--seeds" | "--json");
-    let (mut kept, mut words) = (Vec::new(), line.iter());
+    let own_with_value = |word: &str| matches!(word, "--seeds" | "--json" | "--order");
+    let (mut kept, mut words) = (Vec::new(), line.iter().peekable());
     let mut program = Vec::new();
     while let Some(word) = words.next() {
         if word == "--" {
@@ -195,18 +201,17 @@ fn replay(line: &[String], seed: u64, default_sim: bool) -> String {
         }
         let name = word.split_once('=').map_or(word.as_str(), |(name, _)| name);
         if own_with_value(name) {
+            // `--json` may stand alone.
             if !word.contains('=') {
-                words.next();
+                words.next_if(|next| name != "--json" || !next.starts_with("--"));
             }
-        } else if !own(word) && word != "--order" {
+        } else if !own(word) {
             kept.push(word.as_str());
-        } else if word == "--order" {
-            words.next();
         }
     }
     let seed = seed.to_string();
     if default_sim {
-        kept.extend(["--sim", DEFAULT_SIM]);
+        kept.extend(["--sim", DEFAULT_SIM.name()]);
     }
     kept.extend(["--order", "strict", "--seed", &seed]);
     if !program.is_empty() {
@@ -250,6 +255,10 @@ mod tests {
         };
         assert_eq!(
             of("--seeds 0..200 --app hop --json x --keep-going", true),
+            "cargo xtask run --app hop --sim count --order strict --seed 42"
+        );
+        assert_eq!(
+            of("--seeds 0..200 --json --app hop --order=strict", true),
             "cargo xtask run --app hop --sim count --order strict --seed 42"
         );
         assert_eq!(

@@ -5,18 +5,18 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::run::{check_files, write_json};
-use crate::ask::{DEFAULT_WAIT, Failed, MAX_WAIT, Moved, Question, Reply, Run, Target, Wanted};
-use crate::error::Error;
-
-/// Name and version of the JSON form.
-const SCHEMA: &str = "dyad.migrate/1";
+use super::result;
+use dyad_launcher::ask::{
+    DEFAULT_WAIT, Failed, MAX_WAIT, Moved, Question, Reply, Run, Target, Wanted,
+};
+use dyad_launcher::config::Json;
+use dyad_launcher::error::Error;
 
 #[derive(Debug, Args)]
 pub(super) struct MigrateArgs {
     /// Where to: the number of a node, or an ISA (a node that has it)
     #[arg(long, value_name = "NODE|ISA")]
-    to: String,
+    to: Target,
     /// Number of the thread in its program
     #[arg(long, value_name = "N", default_value_t = 0)]
     thread: u16,
@@ -30,38 +30,29 @@ pub(super) struct MigrateArgs {
     #[arg(long)]
     emulate: bool,
     /// How long to wait for it, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = DEFAULT_WAIT.as_millis() as u64)]
+    #[arg(long, value_name = "MS", default_value_t = DEFAULT_WAIT.as_millis() as u64,
+          value_parser = clap::value_parser!(u64).range(..=MAX_WAIT.as_millis() as u64))]
     wait: u64,
-    /// Write what came out to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<String>,
+    #[command(flatten)]
+    json: Json,
 }
 
 pub(super) fn migrate(args: &MigrateArgs) -> Result<u8, Error> {
-    let to = Target::parse(&args.to)?;
-    if u128::from(args.wait) > MAX_WAIT.as_millis() {
-        return Err(Error::Usage(format!(
-            "--wait is at most {} ms",
-            MAX_WAIT.as_millis()
-        )));
-    }
-    check_files([args.json.as_deref()])?;
+    result::open("migrate", &args.json)?;
     let run = Run::find(args.run.as_deref())?;
     let wanted = Wanted {
         program: args.program.clone(),
         thread: args.thread,
-        to,
+        to: args.to,
         wait_ms: args.wait,
     };
     let question = match args.emulate {
         true => Question::Emulate(wanted),
         false => Question::Migrate(wanted),
     };
-    let result = run.ask(&question);
-    if let Some(file) = &args.json {
-        write_json(file, &report(&run, &result))?;
-    }
-    match result {
+    let answer = run.ask(&question);
+    result::write(&report(&run, &answer))?;
+    match answer {
         Ok(Reply::Moved(moved)) => {
             println!("{}", told(&run, &moved));
             Ok(0)
@@ -111,8 +102,8 @@ fn told(run: &Run, moved: &Moved) -> String {
     text
 }
 
-fn report(run: &Run, result: &Result<Reply, Failed>) -> serde_json::Value {
-    let (moved, refused, error) = match result {
+fn report(run: &Run, answer: &Result<Reply, Failed>) -> serde_json::Value {
+    let (moved, refused, error) = match answer {
         Ok(Reply::Moved(moved)) => (Some(moved), None, None),
         Ok(_) => (
             None,
@@ -124,9 +115,10 @@ fn report(run: &Run, result: &Result<Reply, Failed>) -> serde_json::Value {
         Err(Failed::Interrupted(why)) => (None, why.as_ref(), Some("interrupted".into())),
     };
     json!({
-        "schema": SCHEMA,
+        "schema": result::schema("migrate"),
         "run": run.dir,
         "ok": moved.is_some(),
+        "failure": error,
         "moved": moved,
         "refused": refused,
         "error": error,

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use crate::error::Error;
 use crate::miri;
+use dyad_launcher::error::Error;
 
 #[derive(Debug, Args)]
 pub(super) struct MiriArgs {

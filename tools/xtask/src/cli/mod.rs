@@ -4,13 +4,14 @@ mod bench;
 mod build;
 mod doctor;
 mod explore;
-mod held;
 mod migrate;
 mod miri;
 mod new;
 mod passthrough;
 mod ps;
+mod result;
 mod run;
+mod shape;
 mod sim;
 mod soak;
 mod sweep;
@@ -20,11 +21,11 @@ mod validate;
 
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::error::Error;
-use crate::suggest;
+use dyad_launcher::error::Error;
+use dyad_launcher::suggest;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", about, version)]
@@ -73,25 +74,15 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
+        Err(e) if e.use_stderr() => return unreadable(&e),
+        // What was asked for: help, or the version.
         Err(e) => {
             // Nobody to tell if the terminal is gone.
             let _ = e.print();
-            if let Some(ContextValue::String(word)) = e.get(ContextKind::InvalidSubcommand) {
-                let cli = Cli::command();
-                // The command whose part is wrong, which may be a part itself.
-                let words: Vec<String> = std::env::args().skip(1).collect();
-                let whose = words
-                    .iter()
-                    .try_fold(&cli, |at, word| at.find_subcommand(word).ok_or(at));
-                let (Ok(whose) | Err(whose)) = whose;
-                let names = whose.get_subcommands().map(clap::Command::get_name);
-                let names: Vec<&str> = names.collect();
-                eprintln!("{}", suggest::not_one_of("command", word, &names));
-            }
-            return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
+            return ExitCode::SUCCESS;
         }
     };
-    if let Err(e) = crate::signals::install() {
+    if let Err(e) = dyad_launcher::signals::install() {
         return fail(&Error::io("cannot handle signals", e));
     }
     let result = match cli.command {
@@ -118,7 +109,55 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Says what is wrong with a command line, and what is possible.
+fn unreadable(e: &clap::Error) -> ExitCode {
+    let text = |kind| match e.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let possible = match e.get(ContextKind::ValidValue) {
+        Some(ContextValue::Strings(possible)) => &possible[..],
+        _ => &[],
+    };
+    let mut why = e.render().to_string();
+    if e.kind() == ErrorKind::InvalidValue && !possible.is_empty() {
+        let option = text(ContextKind::InvalidArg).unwrap_or_default();
+        let option = option.split(' ').next().unwrap_or_default();
+        let possible: Vec<&str> = possible.iter().map(String::as_str).collect();
+        let word = text(ContextKind::InvalidValue).unwrap_or_default();
+        why = match word {
+            "" => format!(
+                "{option} needs a value, not \"\" (possible: {})",
+                possible.join(", ")
+            ),
+            word => suggest::not_one_of(&format!("value of {option}"), word, &possible),
+        };
+        eprintln!("error: {why}");
+    } else {
+        let _ = e.print();
+    }
+    if let Some(word) = text(ContextKind::InvalidSubcommand) {
+        let cli = Cli::command();
+        // The command whose part is wrong, which may be a part itself.
+        let whose = words
+            .iter()
+            .try_fold(&cli, |at, word| at.find_subcommand(word).ok_or(at));
+        let (Ok(whose) | Err(whose)) = whose;
+        let names = whose.get_subcommands().map(clap::Command::get_name);
+        let names: Vec<&str> = names.collect();
+        eprintln!("{}", suggest::not_one_of("command", word, &names));
+    }
+    let command = words.first().map_or("", String::as_str);
+    let wrong = Error::Usage(why.trim_end().into());
+    if result::open(command, &result::asked(&words)).is_ok() {
+        result::fail(&wrong);
+    }
+    ExitCode::from(wrong.exit_status())
+}
+
 fn fail(e: &Error) -> ExitCode {
+    result::fail(e);
     eprintln!("error: {e}");
     ExitCode::from(e.exit_status())
 }

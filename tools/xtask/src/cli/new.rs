@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::error::Error;
-use crate::{apps, paths};
+use dyad_launcher::error::Error;
+use dyad_launcher::{apps, paths};
 
 /// Longest name: a bundle has room for 31 bytes.
 const MAX_NAME: usize = 31;

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use clap::Args;
 
-use crate::error::Error;
-use crate::paths;
+use dyad_launcher::error::Error;
+use dyad_launcher::paths;
 
 #[derive(Debug, Args)]
 pub(super) struct PassArgs {

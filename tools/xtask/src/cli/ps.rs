@@ -5,12 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::run::{check_files, write_json};
-use crate::ask::{Failed, Question, Reply, Run, ThreadRow};
-use crate::error::Error;
-
-/// Name and version of the JSON form.
-const SCHEMA: &str = "dyad.threads/1";
+use super::result;
+use dyad_launcher::ask::{Failed, Question, Reply, Run, ThreadRow};
+use dyad_launcher::config::Json;
+use dyad_launcher::error::Error;
 
 #[derive(Debug, Args)]
 pub(super) struct PsArgs {
@@ -20,13 +18,12 @@ pub(super) struct PsArgs {
     /// Threads of init and the services, too
     #[arg(short, long)]
     all: bool,
-    /// Write them to this file, all of them
-    #[arg(long, value_name = "FILE")]
-    json: Option<String>,
+    #[command(flatten)]
+    json: Json,
 }
 
 pub(super) fn ps(args: &PsArgs) -> Result<u8, Error> {
-    check_files([args.json.as_deref()])?;
+    result::open("ps", &args.json)?;
     let run = Run::find(args.run.as_deref())?;
     let rows = match run.ask(&Question::Threads) {
         Ok(Reply::Threads(rows)) => rows,
@@ -39,10 +36,9 @@ pub(super) fn ps(args: &PsArgs) -> Result<u8, Error> {
         Err(Failed::Unreachable(e)) => return Err(e),
         Err(Failed::Interrupted(_)) => return Err(Error::Interrupted),
     };
-    if let Some(file) = &args.json {
-        let value = json!({ "schema": SCHEMA, "run": run.dir, "threads": rows });
-        write_json(file, &value)?;
-    }
+    result::write(&json!({
+        "schema": result::schema("ps"), "ok": true, "failure": null, "run": run.dir, "threads": rows,
+    }))?;
     let is_guest = |row: &&ThreadRow| run.programs.iter().any(|p| p.name == row.program);
     let shown: Vec<&ThreadRow> = rows.iter().filter(|r| args.all || is_guest(r)).collect();
     print!("{}", table(&shown));

@@ -4,12 +4,11 @@ use clap::{Args, Subcommand};
 use dyad_abi::Isa;
 use dyad_sim_model::config::Level;
 
-use crate::build;
-use crate::config::RunConfig;
-use crate::display::{Display, Verbosity};
-use crate::error::Error;
-use crate::launch::{Event, Sink};
-use crate::sim::{self, Profile, Setup, profile, sanitizer};
+use dyad_launcher::build;
+use dyad_launcher::display::{Display, Verbosity};
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::{Event, Sink};
+use dyad_launcher::sim::{self, Profile, Setup, System, profile, sanitizer};
 
 #[derive(Debug, Args)]
 pub(super) struct SimArgs {
@@ -68,7 +67,7 @@ pub(super) fn print_keys(name: Option<&str>) -> Result<u8, Error> {
         ..Setup::default()
     };
     let config = setup
-        .resolve(Level::Timing, &RunConfig::default())
+        .resolve(Level::Timing, &System::default())
         .map_err(Error::Usage)?;
     print!("{}", sim::list_keys(&config));
     Ok(0)
@@ -84,8 +83,9 @@ fn print_profiles(name: Option<&str>) -> Result<u8, Error> {
         Some(name) => {
             let names = profile::SHIPPED.map(|(n, _)| n);
             let found = profile::SHIPPED.iter().find(|(n, _)| *n == name);
-            let (_, text) = found
-                .ok_or_else(|| Error::Usage(crate::suggest::not_one_of("profile", name, &names)))?;
+            let (_, text) = found.ok_or_else(|| {
+                Error::Usage(dyad_launcher::suggest::not_one_of("profile", name, &names))
+            })?;
             print!("{text}");
         }
     }

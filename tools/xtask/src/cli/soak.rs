@@ -4,22 +4,22 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::held::{Done, Failure};
-use super::run::{ShapeArgs, check_files, write_json};
-use crate::config::Settings;
-use crate::error::Error;
-use crate::{launch, paths, setup};
+use super::result;
+use super::shape::Shape;
+use dyad_launcher::config::Json;
+use dyad_launcher::error::Error;
+use dyad_launcher::{launch, paths, setup};
+use dyad_measure::held::{Done, Failure};
 
 #[derive(Debug, Args)]
 pub(super) struct SoakArgs {
     #[command(flatten)]
-    shape: ShapeArgs,
+    shape: Shape,
     /// How many runs
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Write what came out to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<String>,
+    #[command(flatten)]
+    json: Json,
 }
 
 /// A run that failed.
@@ -31,8 +31,8 @@ struct Failed {
 }
 
 pub(super) fn soak(args: &SoakArgs) -> Result<u8, Error> {
-    let (_, config) = args.shape.resolve(Settings::default())?;
-    check_files([args.json.as_deref()])?;
+    result::open("soak", &args.json)?;
+    let config = args.shape.resolve()?;
     setup::ensure(&setup::Requirements::to_run(&config), &mut super::say)?;
     let base = launch::new_run_dir("soak-")?;
     let mut failed: Vec<Failed> = Vec::new();
@@ -93,7 +93,7 @@ fn summary(args: &SoakArgs, base: &Path, failed: &[Failed], times: &[f64]) -> Re
         // Nothing in it.
         let _ = std::fs::remove_dir(base);
     }
-    println!(
+    let outcome = format!(
         "{} of {} runs failed{}",
         failed.len(),
         args.runs,
@@ -103,13 +103,11 @@ fn summary(args: &SoakArgs, base: &Path, failed: &[Failed], times: &[f64]) -> Re
             format!(", {} were not made", args.runs as usize - done)
         }
     );
+    println!("{outcome}");
     let ok = failed.is_empty() && complete;
-    if let Some(file) = &args.json {
-        let json = serde_json::json!({
-            "schema": "dyad.soak/1", "ok": ok, "runs": args.runs, "done": done,
-            "failed": failed, "seconds": times,
-        });
-        write_json(file, &json)?;
-    }
+    result::write(&serde_json::json!({
+        "schema": result::schema("soak"), "ok": ok, "failure": (!ok).then_some(outcome),
+        "runs": args.runs, "done": done, "failed": failed, "seconds": times,
+    }))?;
     Ok(u8::from(!ok))
 }

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dyad_abi::Isa;
 
-use crate::console::{Line, Record, Splitter};
-use crate::display::{Display, Verbosity};
-use crate::error::Error;
-use crate::launch::{Event, Sink};
-use crate::symbol::Symboliser;
-use crate::{apps, build, paths, suggest};
+use dyad_launcher::config::Named;
+use dyad_launcher::console::{Line, Record, Splitter};
+use dyad_launcher::display::{Display, Verbosity};
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::{Event, Sink};
+use dyad_launcher::symbol::Symboliser;
+use dyad_launcher::{apps, build, paths};
 
 #[derive(Debug, Args)]
 pub(super) struct SymbolizeArgs {
@@ -19,7 +20,7 @@ pub(super) struct SymbolizeArgs {
     log: Option<PathBuf>,
     /// ISA of the node that wrote it [default: from the .cmd file beside the log]
     #[arg(long, value_name = "ISA")]
-    isa: Option<String>,
+    isa: Option<Named<Isa>>,
     /// Kernel image [default: the one built last]
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
@@ -98,10 +99,8 @@ fn node(log: Option<&Path>) -> usize {
 }
 
 fn isa(args: &SymbolizeArgs) -> Result<Isa, Error> {
-    let names = Isa::ALL.map(Isa::name);
-    if let Some(word) = &args.isa {
-        let unknown = || Error::Usage(suggest::not_one_of("ISA", word, &names));
-        return Isa::parse(word).ok_or_else(unknown);
+    if let Some(Named(isa)) = args.isa {
+        return Ok(isa);
     }
     // The launcher leaves the command line beside the log.
     let command = args.log.as_deref().map(|l: &Path| l.with_extension("cmd"));
@@ -113,7 +112,7 @@ fn isa(args: &SymbolizeArgs) -> Result<Isa, Error> {
     found.ok_or_else(|| {
         Error::Usage(format!(
             "which ISA wrote this log? Say --isa {}",
-            names.join(" or --isa ")
+            Isa::ALL.map(Isa::name).join(" or --isa ")
         ))
     })
 }

@@ -15,10 +15,11 @@ use serde_json::{Value, json};
 
 use self::programs::{Package, Programs};
 use super::passthrough::wait_for;
-use super::run::write_json;
-use crate::error::Error;
-use crate::setup::{self, Requirements};
-use crate::{build, paths, signals, suggest, test_times};
+use super::result;
+use dyad_launcher::config::Json;
+use dyad_launcher::error::Error;
+use dyad_launcher::setup::{self, Requirements};
+use dyad_launcher::{build, paths, signals, suggest, test_times};
 
 /// How many of the slowest tests are printed.
 const SLOWEST: usize = 10;
@@ -46,9 +47,8 @@ pub(super) struct TestArgs {
     /// How often each system is run in the parts `soak` of the tier long [default: 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
-    /// Write results and the times of all tests to this file as JSON (schema dyad.test/1)
-    #[arg(long, value_name = "FILE")]
-    json: Option<String>,
+    #[command(flatten)]
+    json: Json,
     /// Handed on to the test programs as they are, such as --nocapture
     #[arg(last = true, value_name = "ARGS")]
     args: Vec<String>,
@@ -225,6 +225,7 @@ struct Done {
 }
 
 pub(super) fn test(args: &TestArgs) -> Result<u8, Error> {
+    result::open("test", &args.json)?;
     let tier = args.tier.unwrap_or(Tier::Quick);
     if args.runs.is_some() && tier != Tier::Long {
         return Err(Error::Usage("--runs is for the tier long".into()));
@@ -250,9 +251,7 @@ pub(super) fn test(args: &TestArgs) -> Result<u8, Error> {
         }
     }
     let times = test_times::slowest(tier);
-    if let Some(file) = &args.json {
-        write_json(file, &results(tier, &done, &times))?;
-    }
+    result::write(&results(tier, &done, &times))?;
     println!("\nslowest tests:");
     for (name, t) in times.iter().take(SLOWEST) {
         println!("{:8.1} s  {name}", t.seconds);
@@ -293,10 +292,14 @@ fn results(tier: Tier, done: &[Done], times: &[(String, test_times::Taken)]) -> 
     let part =
         |p: &Done| json!({ "name": p.name, "ok": p.status == 0, "seconds": p.took.as_secs_f64() });
     let test = |(name, t): &(String, test_times::Taken)| json!({ "name": name, "ok": t.ok, "seconds": t.seconds, "cpu_seconds": t.cpu_seconds });
+    let failed: Vec<&str> = (done.iter().filter(|p| p.status != 0))
+        .map(|p| p.name)
+        .collect();
     json!({
-        "schema": "dyad.test/1",
+        "schema": result::schema("test"),
         "tier": tier.name(),
-        "ok": done.iter().all(|p| p.status == 0),
+        "ok": failed.is_empty(),
+        "failure": (!failed.is_empty()).then(|| format!("parts that failed: {}", failed.join(", "))),
         "parts": done.iter().map(part).collect::<Vec<_>>(),
         "tests": times.iter().map(test).collect::<Vec<_>>(),
     })

@@ -2,12 +2,13 @@
 
 use clap::Args;
 
-use super::run::{check_files, write_json};
-use crate::display::{Display, Verbosity};
-use crate::error::Error;
-use crate::launch::{Quiet, Sink};
-use crate::validate::{self, Context, GROUPS, Group};
-use crate::{setup, suggest};
+use super::result;
+use dyad_launcher::config::Json;
+use dyad_launcher::display::{Display, Verbosity};
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::{Quiet, Sink};
+use dyad_launcher::setup;
+use dyad_measure::validate::{self, Context, GROUPS, Group};
 
 #[derive(Debug, Args)]
 pub(super) struct ValidateArgs {
@@ -15,11 +16,10 @@ pub(super) struct ValidateArgs {
     #[arg(long)]
     quick: bool,
     /// Make these groups of comparisons only [default: all]
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = names())]
     groups: Vec<String>,
-    /// Write the results to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<String>,
+    #[command(flatten)]
+    json: Json,
     /// Print all comparisons, not just those that fail
     #[arg(long)]
     all: bool,
@@ -28,18 +28,22 @@ pub(super) struct ValidateArgs {
     verbose: bool,
 }
 
-fn groups(list: &[String]) -> Result<Vec<Group>, Error> {
-    let names: Vec<&str> = GROUPS.iter().map(|g| g.name).collect();
-    if let Some(word) = list.iter().find(|word| !names.contains(&word.as_str())) {
-        return Err(Error::Usage(suggest::not_one_of("group", word, &names)));
-    }
+fn names() -> clap::builder::PossibleValuesParser {
+    GROUPS
+        .iter()
+        .map(|group| group.name)
+        .collect::<Vec<_>>()
+        .into()
+}
+
+fn groups(list: &[String]) -> Vec<Group> {
     let wanted = |g: &&Group| list.is_empty() || list.iter().any(|word| word == g.name);
-    Ok(GROUPS.iter().filter(wanted).copied().collect())
+    GROUPS.iter().filter(wanted).copied().collect()
 }
 
 pub(super) fn validate(args: &ValidateArgs) -> Result<u8, Error> {
-    let groups = groups(&args.groups)?;
-    check_files([args.json.as_deref()])?;
+    result::open("validate-sim", &args.json)?;
+    let groups = groups(&args.groups);
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
     let mut plugins = None;
     for group in &groups {
@@ -57,9 +61,7 @@ pub(super) fn validate(args: &ValidateArgs) -> Result<u8, Error> {
     };
     let findings = validate::validate(&groups, &mut cx)?;
     print!("{}", findings.table(args.all));
-    if let Some(file) = &args.json {
-        write_json(file, &findings.json())?;
-    }
+    result::write(&findings.json())?;
     match findings.problem() {
         None => Ok(0),
         Some(why) => Err(Error::Run(why)),

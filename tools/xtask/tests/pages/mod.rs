@@ -17,7 +17,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use xtask::paths;
+use dyad_launcher::paths;
 
 /// Bound on one command; the first one builds everything.
 const LIMIT: Duration = Duration::from_secs(15 * 60);

@@ -127,26 +127,11 @@ impl Host for Node {
     }
 }
 
-/// A small generator of numbers.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ x >> 31
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
+pub use dyad_random::SplitMix64;
 
 /// Contents that say which message they are of.
 pub fn contents(seed: u64, len: usize, to: &mut Vec<u8>) {
-    let mut random = Random(seed);
+    let mut random = SplitMix64(seed);
     to.clear();
     while to.len() < len {
         to.extend_from_slice(&random.next().to_le_bytes());

@@ -52,7 +52,7 @@ impl Actor {
     pub fn next(&self) -> u64 {
         let state = STATES[self.n]
             .load(Relaxed)
-            .wrapping_add(0x9e37_79b9_7f4a_7c15);
+            .wrapping_add(dyad_random::GOLDEN);
         STATES[self.n].store(state, Relaxed);
         mix(state)
     }

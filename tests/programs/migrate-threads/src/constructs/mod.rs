@@ -141,9 +141,4 @@ fn asked(threads: u64, steps: u64, moves: u64) -> Result<()> {
 /// What a construct has to say: a hash of what it has computed, or what is wrong.
 type Line = (&'static str, Result<u64, &'static str>);
 
-/// One more value in a hash.
-pub(crate) fn mix(hash: u64, value: u64) -> u64 {
-    (hash ^ value)
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        .rotate_left(29)
-}
+pub(crate) use dyad_random::hash as mix;

@@ -370,7 +370,7 @@ fn big_match(n: u32, x: u64) -> u64 {
         27 => x.wrapping_sub(27),
         28 => x.wrapping_mul(28),
         29 => big_match(n + 1, x),
-        _ => x.wrapping_add(0x9e37_79b9_7f4a_7c15),
+        _ => x.wrapping_add(dyad_random::GOLDEN),
     }
 }
 

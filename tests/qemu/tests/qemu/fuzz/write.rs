@@ -12,7 +12,7 @@ pub struct Random(u64);
 impl Random {
     /// Those of a seed.
     pub fn of(seed: u64) -> Random {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut random = Random(seed.wrapping_mul(dyad_random::GOLDEN) | 1);
         for _ in 0..8 {
             random.next();
         }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use xtask::launch::Event;
+use dyad_launcher::launch::Event;
 
 use super::LIMIT;
 use crate::kill::signal;

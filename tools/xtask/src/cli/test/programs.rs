@@ -12,9 +12,9 @@ use dyad_tier::Tier;
 use serde_json::Value;
 
 use super::SIZES;
-use crate::error::Error;
-use crate::test_times::{self, Taken, cpu_time};
-use crate::{build, paths, signals};
+use dyad_launcher::error::Error;
+use dyad_launcher::test_times::{self, Taken, cpu_time};
+use dyad_launcher::{build, paths, signals};
 
 /// A package of the workspace.
 #[derive(Debug, PartialEq, Eq)]

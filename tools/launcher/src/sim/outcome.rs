@@ -1,0 +1,551 @@
+//! What came out of a simulated run: the reports of all machines together, and whether they are
+//! consistent.
+
+use std::path::PathBuf;
+
+use dyad_abi::marker::{BenchWindow, WindowId};
+use dyad_sim_model::config::{Order, SLACK_NS, SimConfig};
+use dyad_sim_model::report::{
+    Breakdown, ClockReport, Counters, CpuReport, Durations, MachineReport, SCHEMA as MACHINE_SCHEMA,
+};
+use serde::{Deserialize, Serialize};
+
+use super::sanitizer;
+use super::versions::Versions;
+
+/// A breakdown may differ from the clock by one part in this many.
+const CLOSES_TO: u128 = 1000;
+
+/// What a node did, in the whole run or in a region of interest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// The node.
+    pub node: usize,
+    /// Its ISA.
+    pub isa: String,
+    /// The region, and nothing for the whole run.
+    pub region: Option<u16>,
+    /// What the region is called, and `run` for the whole run.
+    pub name: String,
+    /// Passes through the region; 1 for the whole run.
+    pub passes: u64,
+    /// How long a pass took; nothing for the whole run.
+    pub pass_ps: Option<Durations>,
+    /// Simulated time, summed over CPUs.
+    pub time_ps: u64,
+    /// The same in cycles of the node.
+    pub cycles: u64,
+    /// What was counted.
+    pub counters: Counters,
+    /// Where the time went.
+    pub breakdown_ps: Breakdown,
+    /// The same in cycles of the node.
+    pub breakdown_cycles: Breakdown,
+    /// How much more time the breakdown explains than there was, in millionths.
+    pub closure_ppm: i64,
+}
+
+/// A node in the whole run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeOutcome {
+    /// What it did.
+    pub total: Part,
+    /// Version of QEMU's plugin interface.
+    pub plugin_api: i32,
+    /// Accesses to devices, which are in no other counter.
+    pub devices: u64,
+    /// Accesses and flushes of which the line could not be found out; in no other counter either.
+    pub unknown: u64,
+    /// Its clock.
+    pub clock: Option<ClockReport>,
+}
+
+/// The outcome of a simulation: member `sim` of the JSON form of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outcome {
+    /// What was simulated.
+    pub config: SimConfig,
+    /// What the user has set beyond the profile, in the order of precedence.
+    pub set: Vec<(String, String)>,
+    /// The seed of the strict order.
+    pub seed: Option<u64>,
+    /// By what.
+    pub versions: Versions,
+    /// The nodes that have left a report.
+    pub nodes: Vec<NodeOutcome>,
+    /// Regions of interest, by region and node.
+    pub regions: Vec<Part>,
+    /// Digest of the timed events of all nodes, if all have clocks.
+    pub trace_hash: Option<String>,
+    /// What happened that did not follow from simulated time alone. In strict order, a run without
+    /// such things happens again in the same way.
+    pub disturbances: Vec<String>,
+    /// What kernels forgot to flush, if caches are not coherent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sanitizer: Option<sanitizer::Report>,
+}
+
+/// Whether something about the simulation itself is as it must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The check.
+    pub name: &'static str,
+    /// The node.
+    pub node: usize,
+    /// Whether it holds.
+    pub ok: bool,
+    /// More about it.
+    pub detail: String,
+}
+
+impl Outcome {
+    /// An outcome without results.
+    pub fn new(config: SimConfig, set: Vec<(String, String)>, versions: Versions) -> Outcome {
+        let seed = match config.clock.order {
+            Order::Parallel => None,
+            Order::Strict { seed } => Some(seed),
+        };
+        Outcome {
+            config,
+            set,
+            seed,
+            versions,
+            nodes: Vec::new(),
+            regions: Vec::new(),
+            trace_hash: None,
+            disturbances: Vec::new(),
+            sanitizer: None,
+        }
+    }
+
+    /// Explains what the machines' sanitizers have found. `kernels` are the images of the nodes.
+    pub fn sanitize(
+        &mut self,
+        machines: &[Option<MachineReport>],
+        kernels: &[PathBuf],
+    ) -> Option<Verdict> {
+        let reports: Vec<_> = machines
+            .iter()
+            .map(|m| m.as_ref().and_then(|m| m.sanitizer.as_ref()))
+            .collect();
+        if reports.iter().all(Option::is_none) {
+            return None;
+        }
+        let verdict = |ok, detail| Verdict {
+            name: "sim.sanitizer",
+            node: 0,
+            ok,
+            detail,
+        };
+        match sanitizer::explain(&self.config, &reports, kernels) {
+            Ok(report) => {
+                let verdict = verdict(report.ok(), report.summary());
+                self.sanitizer = Some(report);
+                Some(verdict)
+            }
+            Err(why) => Some(verdict(false, why)),
+        }
+    }
+
+    /// Takes the reports of the machines, by node, and judges them.
+    pub fn take(&mut self, machines: &[Option<MachineReport>]) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        for (node, machine) in machines.iter().enumerate() {
+            let Some(machine) = machine else { continue };
+            let (counters, breakdown, time) = machine.sum();
+            let total = self.part(node, None, 1, counters, breakdown, time);
+            verdicts.push(self.closure(node, machine));
+            verdicts.extend(machine.clock.map(|clock| self.skew(node, clock)));
+            self.disturbances
+                .extend(machine.clock.iter().flat_map(|c| disturbances(node, c)));
+            self.nodes.push(NodeOutcome {
+                total,
+                plugin_api: machine.plugin_api,
+                devices: machine.cpus.iter().map(|c| c.devices).sum(),
+                unknown: machine.cpus.iter().map(|c| c.unknown).sum(),
+                clock: machine.clock,
+            });
+            for (&id, region) in &machine.roi {
+                let part = self.part(
+                    node,
+                    Some(id),
+                    region.n,
+                    region.counters,
+                    region.breakdown_ps,
+                    region.time_ps,
+                );
+                self.regions.push(Part {
+                    pass_ps: Some(region.pass_ps),
+                    ..part
+                });
+            }
+        }
+        self.regions.sort_by_key(|part| (part.region, part.node));
+        let hashes: Option<Vec<u64>> = machines
+            .iter()
+            .map(|m| Some(m.as_ref()?.clock?.trace_hash))
+            .collect();
+        self.trace_hash = hashes.map(|hashes| {
+            let bytes = hashes.iter().flat_map(|h| h.to_le_bytes());
+            format!("{:016x}", super::versions::fnv1a(bytes))
+        });
+        verdicts
+    }
+
+    /// All rows: the nodes, then the regions.
+    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.nodes.iter().map(|n| &n.total).chain(&self.regions)
+    }
+
+    fn part(
+        &self,
+        node: usize,
+        region: Option<u16>,
+        passes: u64,
+        counters: Counters,
+        breakdown_ps: Breakdown,
+        time_ps: u64,
+    ) -> Part {
+        let config = &self.config.nodes[node];
+        Part {
+            node,
+            isa: config.isa.clone(),
+            region,
+            name: region.map_or_else(|| "run".into(), region_name),
+            passes,
+            pass_ps: None,
+            time_ps,
+            cycles: time_ps / config.cycle_ps,
+            counters,
+            breakdown_ps,
+            breakdown_cycles: in_cycles(breakdown_ps, config.cycle_ps),
+            closure_ppm: ppm(breakdown_ps.total(), time_ps),
+        }
+    }
+
+    /// Whether the breakdown explains the time: of every CPU, of every region, and of the clock.
+    fn closure(&self, node: usize, machine: &MachineReport) -> Verdict {
+        let open = |what: String, explained: u64, time: u64| {
+            let wide = u128::from(explained.abs_diff(time)) * CLOSES_TO;
+            (wide > u128::from(time))
+                .then(|| format!("{what}: the breakdown explains {explained} ps of {time} ps"))
+        };
+        let cpu = |c: &CpuReport| open(format!("cpu {}", c.cpu), c.breakdown_ps.total(), c.time_ps);
+        let regions = machine.roi.iter().filter_map(|(&id, r)| {
+            let what = format!("region {}", region_name(id));
+            open(what, r.breakdown_ps.total(), r.time_ps)
+        });
+        let furthest = machine.cpus.iter().map(|c| c.time_ps).max();
+        let clock = match (machine.clock, furthest) {
+            (None, _) => Some("there is no clock".into()),
+            (Some(clock), Some(t)) => {
+                let differ = u128::from(t.abs_diff(clock.total_ps)) * CLOSES_TO;
+                (differ > u128::from(t)).then(|| {
+                    format!(
+                        "the furthest CPU is at {t} ps, the clock at {} ps",
+                        clock.total_ps
+                    )
+                })
+            }
+            (Some(_), None) => Some("there is no CPU".into()),
+        };
+        let why: Vec<String> = machine
+            .cpus
+            .iter()
+            .filter_map(cpu)
+            .chain(regions)
+            .chain(clock)
+            .collect();
+        Verdict {
+            name: "sim.closure",
+            node,
+            ok: why.is_empty(),
+            detail: why.join("; "),
+        }
+    }
+
+    /// Whether the node was never too far ahead.
+    fn skew(&self, node: usize, clock: ClockReport) -> Verdict {
+        let c = self.config.clock;
+        let most = (c.lag_ns + c.quantum_ns + SLACK_NS) * 1000;
+        // Nodes with several CPUs promise no more than to try: a CPU that has waited for long for a
+        // sibling goes on, and that is counted.
+        let excused = self.config.nodes[node].cpus > 1 && clock.given_up > 0;
+        Verdict {
+            name: "sim.skew",
+            node,
+            ok: clock.max_skew_ps <= most || excused,
+            detail: match clock.max_skew_ps <= most {
+                true => String::new(),
+                false => format!(
+                    "it was ahead by {} ps, allowed are {most} ps (lag, quantum and {SLACK_NS} ns)",
+                    clock.max_skew_ps
+                ),
+            },
+        }
+    }
+}
+
+/// What has disturbed a node's clock.
+fn disturbances(node: usize, clock: &ClockReport) -> Vec<String> {
+    let counts = [
+        (
+            clock.handshake_timeouts,
+            "interrupts were not confirmed in time",
+        ),
+        (
+            clock.turns_taken,
+            "turns were taken from a CPU that did not go on",
+        ),
+        (clock.given_up, "waits for other nodes were given up"),
+        (
+            clock.outside,
+            "wake-ups came from outside of simulated time",
+        ),
+        (clock.followed_ps, "ps were jumped over after a stop"),
+    ];
+    let said = counts.iter().filter(|(n, _)| *n > 0);
+    said.map(|(n, what)| format!("node {node}: {n} {what}"))
+        .collect()
+}
+
+/// Reads the report of a machine. Nothing, if it is of another kind.
+///
+/// # Errors
+///
+/// If it is of this kind and cannot be understood.
+pub fn machine_report(value: &serde_json::Value) -> Result<Option<MachineReport>, String> {
+    if value["schema"] != MACHINE_SCHEMA {
+        return Ok(None);
+    }
+    MachineReport::deserialize(value)
+        .map(Some)
+        .map_err(|e| format!("the plugin's report cannot be read: {e}"))
+}
+
+/// What a region is called: the operation of the kernel's benchmark, or its number.
+fn region_name(id: u16) -> String {
+    match BenchWindow::from_id(WindowId(id)) {
+        Some(w) if id < WindowId::FREE => match w.part {
+            0 => format!("{}.{}", w.op.name(), w.memory.name()),
+            part => format!("{}.{}.{part}", w.op.name(), w.memory.name()),
+        },
+        _ => format!("{id:#x}"),
+    }
+}
+
+fn in_cycles(b: Breakdown, cycle_ps: u64) -> Breakdown {
+    let c = |ps: u64| ps / cycle_ps;
+    Breakdown {
+        inst: c(b.inst),
+        l1: c(b.l1),
+        l2: c(b.l2),
+        l3: c(b.l3),
+        mem_local: c(b.mem_local),
+        mem_remote: c(b.mem_remote),
+        snoop: c(b.snoop),
+        ipi: c(b.ipi),
+        msg_wait: c(b.msg_wait),
+        idle: c(b.idle),
+    }
+}
+
+/// How much larger `a` is than `b`, in millionths of `b`.
+fn ppm(a: u64, b: u64) -> i64 {
+    let difference = i128::from(a) - i128::from(b);
+    match (difference, b) {
+        (0, _) => 0,
+        (_, 0) => i64::MAX,
+        (d, b) => i64::try_from(d * 1_000_000 / i128::from(b)).unwrap_or(i64::MAX),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::{Setup, System};
+    use super::*;
+    use dyad_sim_model::config::Level;
+    use dyad_sim_model::report::RoiReport;
+
+    pub(crate) fn cpu(time: u64) -> CpuReport {
+        CpuReport {
+            cpu: 0,
+            lower_half: 3,
+            upper_half: 4,
+            time_ps: time,
+            counters: Counters {
+                instructions: 7,
+                l1d_hits: 90,
+                l1d_misses: 10,
+                ..Counters::default()
+            },
+            breakdown_ps: Breakdown {
+                inst: time / 2,
+                mem_remote: time / 4,
+                idle: time - time / 2 - time / 4,
+                ..Breakdown::default()
+            },
+            ..CpuReport::default()
+        }
+    }
+
+    pub(crate) fn machine(node: u8, time: u64) -> MachineReport {
+        let c = cpu(time);
+        MachineReport {
+            schema: MACHINE_SCHEMA.into(),
+            target: "x86_64".into(),
+            node: Some(node),
+            plugin_api: 4,
+            level: Level::Timing,
+            unit: "block".into(),
+            instructions: 7,
+            cpus: vec![c],
+            clock: Some(ClockReport {
+                total_ps: time,
+                idle_ps: 0,
+                max_skew_ps: 2_000_000,
+                trace_hash: u64::from(node) + 5,
+                ..ClockReport::default()
+            }),
+            roi: [(
+                0x8000,
+                RoiReport {
+                    n: 2,
+                    pass_ps: Durations::of(vec![time / 4, time / 4]),
+                    time_ps: time / 2,
+                    counters: c.counters,
+                    breakdown_ps: Breakdown {
+                        inst: time / 2,
+                        ..Breakdown::default()
+                    },
+                },
+            )]
+            .into(),
+            windows: None,
+            masked: None,
+            abandoned: None,
+            unmatched: None,
+            sanitizer: None,
+        }
+    }
+
+    pub(crate) fn outcome() -> Outcome {
+        let config = Setup::default()
+            .resolve(Level::Timing, &System::default())
+            .unwrap();
+        let set = vec![("l3.size".to_string(), "4MiB".to_string())];
+        Outcome::new(config, set, Versions::default())
+    }
+
+    #[test]
+    fn reports_are_put_together() {
+        let mut o = outcome();
+        let verdicts = o.take(&[Some(machine(0, 4_760_000)), Some(machine(1, 5_000_000))]);
+        assert_eq!(verdicts.len(), 4);
+        assert!(verdicts.iter().all(|v| v.ok), "{verdicts:?}");
+        let total = &o.nodes[0].total;
+        assert_eq!((total.cycles, total.closure_ppm), (10_000, 0));
+        assert_eq!(total.breakdown_cycles.inst, 5_000);
+        assert_eq!(total.breakdown_cycles.mem_remote, 2_500);
+        let order: Vec<_> = o.regions.iter().map(|r| (r.region, r.node)).collect();
+        assert_eq!(order, [(Some(0x8000), 0), (Some(0x8000), 1)]);
+        assert_eq!(o.disturbances, Vec::<String>::new());
+        let json = serde_json::to_string(&o).unwrap();
+        assert_eq!(serde_json::from_str::<Outcome>(&json).unwrap(), o);
+        let before = o.trace_hash.clone().unwrap();
+        let mut other = outcome();
+        other.take(&[Some(machine(1, 1)), Some(machine(0, 1))]);
+        assert_ne!(other.trace_hash.unwrap(), before);
+        let mut other = outcome();
+        other.take(&[Some(machine(0, 1)), None]);
+        assert_eq!((other.trace_hash, other.nodes.len()), (None, 1));
+    }
+
+    #[test]
+    fn what_did_not_follow_from_simulated_time_is_listed() {
+        let mut m = machine(1, 1000);
+        let clock = m.clock.as_mut().unwrap();
+        (clock.turns_taken, clock.outside) = (2, 1);
+        let mut o = outcome();
+        o.take(&[Some(machine(0, 1000)), Some(m)]);
+        assert_eq!(
+            o.disturbances,
+            [
+                "node 1: 2 turns were taken from a CPU that did not go on",
+                "node 1: 1 wake-ups came from outside of simulated time",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_does_not_close_is_found() {
+        let judge = |change: fn(&mut MachineReport)| {
+            let mut m = machine(0, 1_000_000_000);
+            change(&mut m);
+            let verdicts = outcome().take(&[Some(m)]);
+            let bad: Vec<Verdict> = verdicts.into_iter().filter(|v| !v.ok).collect();
+            bad.iter()
+                .map(|v| format!("{} {}", v.name, v.detail))
+                .collect::<Vec<_>>()
+                .join("|")
+        };
+        assert_eq!(judge(|m| m.cpus[0].breakdown_ps.l2 += 1_000_000), "");
+        assert_eq!(
+            judge(|m| m.cpus[0].breakdown_ps.l2 += 1_000_001),
+            "sim.closure cpu 0: the breakdown explains 1001000001 ps of 1000000000 ps"
+        );
+        let text = judge(|m| m.cpus[0].breakdown_ps.inst -= 1_000_001);
+        assert!(text.starts_with("sim.closure cpu 0"), "{text}");
+        let text = judge(|m| m.roi.get_mut(&0x8000).unwrap().time_ps *= 2);
+        assert!(text.starts_with("sim.closure region 0x8000"), "{text}");
+        let text = judge(|m| m.clock.as_mut().unwrap().total_ps *= 2);
+        assert!(text.starts_with("sim.closure the furthest CPU"), "{text}");
+        assert_eq!(judge(|m| m.clock = None), "sim.closure there is no clock");
+        assert_eq!(judge(|m| m.cpus.clear()), "sim.closure there is no CPU");
+        let text = judge(|m| m.clock.as_mut().unwrap().max_skew_ps += 1);
+        assert_eq!(
+            text,
+            "sim.skew it was ahead by 2000001 ps, allowed are 2000000 ps (lag, quantum and 1000 ns)"
+        );
+        // A node with one CPU has no excuse.
+        let text = judge(|m| {
+            let clock = m.clock.as_mut().unwrap();
+            (clock.max_skew_ps, clock.given_up) = (clock.max_skew_ps + 1, 5);
+        });
+        assert!(text.starts_with("sim.skew"), "{text}");
+    }
+
+    #[test]
+    fn only_reports_of_this_kind_are_read() {
+        let good = serde_json::to_value(machine(1, 9)).unwrap();
+        assert_eq!(machine_report(&good).unwrap().unwrap(), machine(1, 9));
+        let other = serde_json::json!({ "schema": "dyad.count/2", "cpus": [] });
+        assert_eq!(machine_report(&other), Ok(None));
+        let mut bad = good;
+        bad["cpus"] = serde_json::json!(3);
+        let e = machine_report(&bad).unwrap_err();
+        assert!(e.contains("cannot be read"), "{e}");
+    }
+
+    #[test]
+    fn regions_have_names() {
+        use dyad_abi::marker::{BenchMemory, BenchOp};
+        let map = BenchOp::Map.window(BenchMemory::Fused);
+        assert_eq!(region_name(map.0), "map.fused");
+        let part = BenchOp::IpcCrossIsaRoundTrip.part(BenchMemory::Local, 2);
+        assert_eq!(region_name(part.0), "ipc_cross_isa_round_trip.local.2");
+        assert_eq!(region_name(0x8001), "0x8001");
+    }
+
+    #[test]
+    fn parts_per_million() {
+        assert_eq!((ppm(1001, 1000), ppm(999, 1000)), (1000, -1000));
+        assert_eq!(
+            (ppm(0, 0), ppm(1, 0), ppm(u64::MAX, 1)),
+            (0, i64::MAX, i64::MAX)
+        );
+    }
+}

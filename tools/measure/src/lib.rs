@@ -1,0 +1,21 @@
+//! Measurements: what operations and migrations cost, how fast the simulator is, whether it counts rightly.
+//!
+//! | module | what for |
+//! |---|---|
+//! | [`bench`](mod@bench) | runs, statistics, tables and pages of `cargo xtask bench` |
+//! | [`sweep`](mod@sweep) | matrices of settings and their table |
+//! | [`held`] | many runs, of which only those that fail leave logs |
+//! | [`validate`] | comparisons of `cargo xtask validate-sim` |
+//! | [`qemu_plugins`] | plugins of others that both compare with |
+//!
+//! Everything is measured in runs of `dyad-launcher`; the command line is `xtask`.
+#![forbid(unsafe_code)]
+
+#[macro_use]
+extern crate dyad_launcher;
+
+pub mod bench;
+pub mod held;
+pub mod qemu_plugins;
+pub mod sweep;
+pub mod validate;

@@ -1,0 +1,300 @@
+//! Patterns of access, whose messages are known exactly, with either node first: of sharing, and of
+//! flushes with every instruction that an ISA has for them.
+//!
+//! Nodes make them in the kernel, with interrupts masked, so nothing else is counted.
+
+use dyad_abi::Isa;
+use dyad_abi::patterns::{FLUSHES, LINES, Pattern, ROUNDS, SHARING, Side, flushes_from, window};
+use dyad_sim_model::config::MemoryModel;
+use dyad_sim_model::report::Counters;
+
+use super::{Context, Findings, region};
+use dyad_launcher::config::{Sim, Work};
+use dyad_launcher::error::Error;
+use dyad_launcher::launch::RunReport;
+
+/// In-kernel tests that make the patterns.
+const SHARING_TEST: &str = "marked_sharing";
+const FLUSHES_TEST: &str = "marked_flushes";
+
+/// The instructions of an ISA, and whether they keep the line.
+const fn instructions(isa: Isa) -> &'static [(&'static str, bool)] {
+    match isa {
+        Isa::X86_64 => &[("CLFLUSH", false), ("CLFLUSHOPT", false), ("CLWB", true)],
+        Isa::Aarch64 => &[("DC CIVAC", false), ("DC CVAC", true)],
+    }
+}
+
+/// What a step does with each line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Each {
+    l2_misses: u64,
+    l3_misses: u64,
+    snp_data: u64,
+    snp_inv: u64,
+    bi_snp: u64,
+    forwarded: u64,
+    writebacks: u64,
+    silent: u64,
+    snooped: u64,
+    flushes: u64,
+    rmws: u64,
+}
+
+impl Each {
+    /// The names and what was counted.
+    fn counters(self, c: &Counters) -> [(&'static str, u64, u64); 11] {
+        [
+            ("L2 misses", c.l2_misses, self.l2_misses),
+            ("L3 misses", c.l3_misses, self.l3_misses),
+            ("SnpData", c.snp_data, self.snp_data),
+            ("SnpInv", c.snp_inv, self.snp_inv),
+            ("BISnp", c.bi_snp, self.bi_snp),
+            ("forwards", c.forwarded, self.forwarded),
+            ("write-backs", c.writebacks, self.writebacks),
+            ("silent upgrades", c.upgrades_silent, self.silent),
+            ("snooped upgrades", c.upgrades_snooped, self.snooped),
+            ("flushes", c.flushes, self.flushes),
+            ("read-modify-writes", c.rmws, self.rmws),
+        ]
+    }
+}
+
+/// The node has what it needs.
+const HIT: Each = Each {
+    l2_misses: 0,
+    l3_misses: 0,
+    snp_data: 0,
+    snp_inv: 0,
+    bi_snp: 0,
+    forwarded: 0,
+    writebacks: 0,
+    silent: 0,
+    snooped: 0,
+    flushes: 0,
+    rmws: 0,
+};
+/// The line comes from the last level.
+const LAST_LEVEL: Each = Each {
+    l2_misses: 1,
+    ..HIT
+};
+/// It comes from memory, or instead of it from another node.
+const MEMORY: Each = Each {
+    l3_misses: 1,
+    ..LAST_LEVEL
+};
+/// A write takes a line away that another node has modified.
+const TAKEN: Each = Each {
+    snp_inv: 1,
+    forwarded: 1,
+    ..MEMORY
+};
+/// A read makes another node share a line that it has modified.
+const SHARED: Each = Each {
+    snp_data: 1,
+    forwarded: 1,
+    writebacks: 1,
+    ..MEMORY
+};
+/// A write of a line that no other node has.
+const SILENT: Each = Each { silent: 1, ..HIT };
+/// A write of a line that others have too.
+const SNOOPED: Each = Each {
+    snp_inv: 1,
+    snooped: 1,
+    ..HIT
+};
+/// A flush that does nothing to other nodes, nor to memory.
+const FLUSH: Each = Each { flushes: 1, ..HIT };
+/// A flush of what is modified.
+const WRITE_BACK: Each = Each {
+    writebacks: 1,
+    ..FLUSH
+};
+
+/// What the counted steps of a pattern of sharing do. `one`: the nodes have one last level.
+fn sharing(pattern: &str, one: bool) -> Vec<Each> {
+    // What another node has clean.
+    let near = if one { LAST_LEVEL } else { MEMORY };
+    match pattern {
+        "ping-pong" | "false sharing" => vec![TAKEN, TAKEN],
+        "atomics" => vec![Each { rmws: 1, ..TAKEN }; 2],
+        "apart" => vec![HIT, HIT],
+        "producer" => vec![SHARED, SNOOPED, SHARED],
+        "readers" => vec![
+            Each {
+                snp_data: 1,
+                ..near
+            },
+            HIT,
+            HIT,
+        ],
+        "upgrade" => vec![MEMORY, SILENT],
+        "taken" => vec![Each { snp_inv: 1, ..near }, SHARED],
+        _ => Vec::new(),
+    }
+}
+
+/// What those of a pattern of flushes do, with an instruction that keeps lines or drops them.
+///
+/// A flush acts on the caches of its node. Where there is one last level, dropping a line takes it
+/// from the other node too, by a BISnp.
+fn flushes(pattern: &str, keeps: bool, one: bool) -> Vec<Each> {
+    let again = if keeps { HIT } else { MEMORY };
+    let reaches = one && !keeps;
+    let back = Each { bi_snp: 1, ..FLUSH };
+    let asked = Each {
+        snp_data: 1,
+        ..if one { LAST_LEVEL } else { MEMORY }
+    };
+    match pattern {
+        "nobody has it" => vec![FLUSH],
+        "clean" => vec![FLUSH, again],
+        "dirty" => vec![WRITE_BACK, FLUSH, again, SILENT, WRITE_BACK],
+        "dirty elsewhere" if reaches => {
+            let both = Each {
+                bi_snp: 1,
+                ..WRITE_BACK
+            };
+            vec![both, MEMORY, FLUSH, MEMORY]
+        }
+        "dirty elsewhere" => {
+            let last = if keeps { asked } else { MEMORY };
+            vec![FLUSH, HIT, WRITE_BACK, last]
+        }
+        "clean elsewhere" if reaches => vec![back, MEMORY, SILENT],
+        "clean elsewhere" => vec![FLUSH, HIT, SILENT],
+        "clean on both" if reaches => vec![back, MEMORY, SILENT, WRITE_BACK],
+        "clean on both" => {
+            let store = if keeps { SNOOPED } else { SILENT };
+            vec![FLUSH, HIT, store, WRITE_BACK]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The memory models in which patterns are made.
+fn models(cx: &Context<'_>) -> &'static [MemoryModel] {
+    match cx.quick {
+        true => &[MemoryModel::Shared],
+        false => &MemoryModel::ALL,
+    }
+}
+
+fn run(cx: &mut Context<'_>, test: &str, model: MemoryModel) -> Result<RunReport, Error> {
+    let work = Work::Ktest(vec![test.into()]);
+    cx.run_work(Sim::Cache, work, |c| c.setup.model = model)
+}
+
+/// Compares a list of patterns that were made with node `first` first, from window `number` on.
+/// `expected` gives what the counted steps of one do.
+fn patterns(
+    report: &RunReport,
+    findings: &mut Findings,
+    title: &str,
+    list: &[Pattern],
+    first: Isa,
+    mut number: usize,
+    expected: impl Fn(&str) -> Vec<Each>,
+) -> Result<(), Error> {
+    for pattern in list {
+        let steps = pattern.steps.iter().filter(|s| s.counted);
+        for (place, (step, each)) in steps.zip(expected(pattern.name)).enumerate() {
+            let isa = match step.side {
+                Side::First => first,
+                Side::Second => first.other(),
+            };
+            let roi = region::window(report, isa, window(number).0)?;
+            let name = |what| format!("{title}, {} {}, {what}, {isa}", pattern.name, place + 1);
+            findings.exact(name("passes"), roi.n, ROUNDS as u64);
+            for (what, measured, each) in each.counters(&roi.counters) {
+                findings.exact(name(what), measured, each * (LINES * ROUNDS) as u64);
+            }
+            number += 1;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn compare_sharing(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error> {
+    for &model in models(cx) {
+        let report = run(cx, SHARING_TEST, model)?;
+        let one = model == MemoryModel::FullyShared;
+        for first in Isa::ALL {
+            patterns(&report, findings, model.name(), SHARING, first, 0, |p| {
+                sharing(p, one)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn compare_flushes(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error> {
+    for &model in models(cx) {
+        let report = run(cx, FLUSHES_TEST, model)?;
+        let one = model == MemoryModel::FullyShared;
+        for first in Isa::ALL {
+            let known = instructions(first);
+            let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+            made_with(&report, first, &names.join(", "))?;
+            for (i, &(name, keeps)) in known.iter().enumerate() {
+                let title = format!("{}, {name}", model.name());
+                let from = flushes_from(i);
+                patterns(&report, findings, &title, FLUSHES, first, from, |p| {
+                    flushes(p, keeps, one)
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the node of an ISA says that it has used these instructions.
+fn made_with(report: &RunReport, isa: Isa, names: &str) -> Result<(), Error> {
+    let node = report.nodes.iter().find(|n| n.isa == isa.name());
+    let of_node = |k: &&dyad_launcher::launch::KtestResult| node.is_some_and(|n| n.id == k.node);
+    let said = report.ktests.iter().find(of_node);
+    match said.map(|k| k.detail.as_str()) {
+        Some(detail) if detail == names => Ok(()),
+        other => Err(Error::Run(format!(
+            "the machine of {isa} has flushed by {other:?}, not by {names:?}"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dyad_abi::patterns::{Act, counted};
+
+    use super::*;
+
+    /// Steps of a pattern that are counted, and how many of them flush and add.
+    fn shape(pattern: &Pattern) -> [usize; 3] {
+        let of = |act| {
+            let steps = pattern.steps.iter().filter(|s| s.counted);
+            steps.filter(|s| s.act == act).count()
+        };
+        [
+            counted(std::slice::from_ref(pattern)),
+            of(Act::Flush),
+            of(Act::Add),
+        ]
+    }
+
+    #[test]
+    fn every_counted_step_has_an_expectation() {
+        let of = |each: Vec<Each>| {
+            let sum = |f: fn(&Each) -> u64| each.iter().map(f).sum::<u64>() as usize;
+            [each.len(), sum(|e| e.flushes), sum(|e| e.rmws)]
+        };
+        for one in [false, true] {
+            for p in SHARING {
+                assert_eq!(of(sharing(p.name, one)), shape(p), "{}", p.name);
+            }
+            for (p, keeps) in FLUSHES.iter().flat_map(|p| [(p, false), (p, true)]) {
+                assert_eq!(of(flushes(p.name, keeps, one)), shape(p), "{}", p.name);
+            }
+        }
+    }
+}
