@@ -42,10 +42,10 @@ pub(crate) fn at_entry(argument: u64) {
     dyad_rt::emulation::at_entry(argument, point, at);
 }
 
-/// From here on the program runs tasks, which did not begin with them.
-pub(crate) fn set_point() {
+/// From here on the program's first thread runs tasks, and did not before.
+pub(crate) fn set_first_point() {
     let (point, at) = point();
-    dyad_rt::emulation::set_point(point, at);
+    dyad_rt::emulation::set_first_point(point, at);
 }
 
 /// Lets threads of the program be moved while they compute. From here on the program has an interpreter
@@ -69,8 +69,8 @@ pub fn request(node: NodeId, at: Instant) -> Result<(), sys::Error> {
     request_thread(0, node, at)
 }
 
-/// The same of the thread with a [number](crate::thread::Thread::number). In a program of tasks only the
-/// first one has a point where it could end.
+/// As [`request`], of the thread with a [number](crate::thread::Thread::number). In a program of tasks, and once the
+/// first thread runs tasks ([`task::run`](crate::task::run)), only the first one has a point where it could end.
 ///
 /// # Errors
 ///
