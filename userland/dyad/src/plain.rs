@@ -22,8 +22,8 @@ pub(crate) fn is_used() -> bool {
 
 /// A place where the calling thread may change its node, if somebody has asked it to.
 ///
-/// Only in programs with `#[dyad::main]`. Costs a few instructions if nobody has. Within an async task this is no such
-/// place: the thread goes where it is asked to once the task waits.
+/// Only in programs with `#[dyad::main]`. Costs a few instructions if nobody has. Within an async task the
+/// thread does not move here: it moves once the task waits.
 #[inline(always)]
 pub fn migrate_point() {
     dyad_rt::spine::point();

@@ -21,13 +21,14 @@
 //!
 //! Mutexes, once-functions and reader-writer locks name the threads that have them: the loss of another thread means
 //! nothing to them. Barriers and semaphores name no thread: a loss counts for them if it came after they were first
-//! used. After an earlier loss, which may be of a thread that has nothing to do with them, those who wait get `NodeDead`
-//! when nobody has come for [`PATIENCE_NS`].
+//! used. After an earlier loss, which may be of an unrelated thread, a waiter gets `NodeDead` if no thread has come for
+//! [`PATIENCE_NS`].
 //!
 //! # In invocations
 //!
-//! The thread of an [invocation](dyad_sys::in_invocation) is another program's. It cannot wait, nobody learns when it is
-//! lost, and a panic ends the invocation without giving anything back. So nothing of this module can be taken there:
+//! The thread of an [invocation](dyad_sys::in_invocation) is another program's. It cannot wait, this program does not
+//! learn when it is lost, and a panic ends the invocation without giving anything back. So nothing of this module can be
+//! taken there:
 //!
 //! | in an invocation | |
 //! |---|---|
@@ -70,11 +71,11 @@ const SPINS: u32 = 100;
 /// In words that name a thread: others wait for it.
 const AWAITED: u32 = 1 << 31;
 
-/// What stands for the calling thread in words: 1 to 64.
+/// The name of the calling thread in words: 1 to 64.
 ///
 /// # Errors
 ///
-/// `Denied` in an invocation: if that ended with a panic, nobody could tell that the thread has gone.
+/// `Denied` in an invocation: if it ended with a panic, no other thread could find out that its thread has gone.
 fn me() -> Result<u32> {
     let number = thread::number().ok_or(Error::Denied)?;
     Ok(number.get() as u32 + 1)
@@ -134,7 +135,7 @@ impl LostBefore {
         LostBefore(AtomicU64::new(UNUSED))
     }
 
-    /// Notes the first use by a thread of the program. In an invocation nobody knows which threads were lost.
+    /// Notes the first use by a thread of the program. In an invocation the lost threads are not known.
     fn used(&self) {
         if thread::number().is_some() && self.0.load(Ordering::Relaxed) == UNUSED {
             // Of two that are first, one is.

@@ -51,7 +51,8 @@ fn progress() -> Result<Progress> {
     Ok(emulation::progress().ok_or(sys::Error::NotReady)?)
 }
 
-/// The first thread goes to a node while it computes. Whether it is there, and all results were the same.
+/// Moves the first thread to a node while it computes. Gives whether the thread has arrived, and whether all results were
+/// right.
 async fn go(to: NodeId, landings: u64) -> Result<(bool, bool)> {
     let (begin, expected) = (Instant::now(), compute(landings));
     let is_late = || begin.elapsed() > PATIENCE;

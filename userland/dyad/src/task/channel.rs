@@ -50,7 +50,7 @@ struct Shared<T> {
     senders: usize,
     has_receiver: bool,
     receiver: Option<Waker>,
-    /// Who waits for room, by turn. As many as there is room for may send now, and have been woken.
+    /// The sends that wait for room, by turn. If there is room for n values, the first n of them have been woken.
     waiting: VecDeque<(u64, Waker)>,
     next_turn: u64,
 }
@@ -61,13 +61,13 @@ impl<T> Shared<T> {
         self.bound - self.values.len()
     }
 
-    /// There is room for one more, or one less waits: the waker of the one who may send now and could not before.
+    /// The waker of the send that may go on now. Called after the room has grown by one, or a send with room has left.
     fn next(&self) -> Option<Waker> {
         let last = self.room().checked_sub(1)?;
         self.waiting.get(last).map(|(_, waker)| waker.clone())
     }
 
-    /// Where the one with this turn stands in the queue.
+    /// The position of a turn in the queue.
     fn place(&self, turn: u64) -> Option<usize> {
         self.waiting.binary_search_by_key(&turn, |w| w.0).ok()
     }
@@ -88,7 +88,7 @@ impl<T> Place<'_, T> {
                 return Err(TrySendError::Closed(value));
             }
             let place = self.turn.and_then(|turn| shared.place(turn));
-            // Room that others wait for is theirs.
+            // Room belongs to the sends that wait for it.
             if place.unwrap_or(shared.waiting.len()) >= shared.room() {
                 return Err(TrySendError::Full(value));
             }
@@ -130,7 +130,7 @@ impl<T> Drop for Place<'_, T> {
                 return;
             };
             let left = shared.waiting.remove(place);
-            // It could have sent: now somebody else can.
+            // Its room is the next one's.
             (
                 left,
                 (place < shared.room()).then(|| shared.next()).flatten(),
@@ -212,12 +212,12 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     ///
-    /// If there is none that nobody waits for, or the receiver has gone.
+    /// If there is none, or the sends that wait need all of it; if the receiver has gone.
     pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
         self.place().try_send(value)
     }
 
-    /// Nowhere in the queue.
+    /// A send that is not in the queue.
     fn place(&self) -> Place<'_, T> {
         Place {
             shared: &self.0,
@@ -225,7 +225,7 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Sends a value, once there is room, and all have sent who have waited for it before.
+    /// Sends a value, once there is room. Sends that wait go on in the order in which they have come.
     ///
     /// # Errors
     ///

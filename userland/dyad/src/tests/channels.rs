@@ -73,7 +73,7 @@ fn a_channel_says_that_its_sender_was_lost() {
     assert_eq!(code_of!(main), 0);
 }
 
-/// A deadline that comes before the patience is over is no loss, whoever was lost.
+/// A deadline that comes before the patience is over is a timeout, also after the loss of the sender.
 #[test]
 fn a_receiver_with_a_deadline_is_told_that_it_has_come() {
     async fn main() -> Result<()> {
@@ -252,7 +252,7 @@ fn channels_of_tasks_lose_nothing_and_end() {
     assert_eq!(code_of!(main), 0);
 }
 
-/// A send that is given up leaves the queue, and whoever comes after it gets its room.
+/// A send that is given up leaves the queue, and the next one gets its room.
 #[test]
 fn sends_that_are_given_up_leave_nothing() {
     struct Woken(AtomicU64);
@@ -282,7 +282,7 @@ fn sends_that_are_given_up_leave_nothing() {
     let mut recv = |cx: &mut Context<'_>| pin!(receive.recv()).poll(cx);
     assert_eq!(recv(&mut one), Poll::Ready(Some(0)));
     assert!(is_woken(0) && !is_woken(1), "one after the other");
-    // The room is the first one's, who does not come for it.
+    // The room is reserved for the first send, which is given up.
     assert_eq!(send.try_send(3), Err(task::TrySendError::Full(3)));
     assert_eq!(second.as_mut().poll(&mut two), Poll::Pending);
     drop(first);

@@ -98,7 +98,7 @@ impl Points {
         }
     }
 
-    /// Puts into a word which threads may be asked to move. Whichever thread says that last says what is so.
+    /// Puts into a word which threads may be asked to move. If several threads do, the word is right after the last one.
     pub(super) fn say(&self, word: &AtomicU64) {
         let said = self.ready();
         word.store(said, Ordering::Release);

@@ -83,7 +83,7 @@ impl<T> Mutex<T> {
     /// # Errors
     ///
     /// `NodeDead` if the thread that has it was lost with its node. It stays taken;
-    /// [`take_from_lost`](Mutex::take_from_lost) is for those who know what to do. `Denied` in an invocation.
+    /// [`take_from_lost`](Mutex::take_from_lost) takes it over. `Denied` in an invocation.
     ///
     /// # Panics
     ///
