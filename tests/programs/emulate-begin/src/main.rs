@@ -55,11 +55,19 @@ fn progress() -> Result<Progress> {
 /// right.
 async fn go(to: NodeId, landings: u64) -> Result<(bool, bool)> {
     let (begin, expected) = (Instant::now(), compute(landings));
-    let is_late = || begin.elapsed() > PATIENCE;
     emulation::request(to, begin)?;
     let mut same = true;
-    while progress()?.status != status::EMULATED && !is_late() {
-        same &= compute(landings) == expected;
+    loop {
+        let p = progress()?;
+        match p.status {
+            status::EMULATED => break,
+            // The node has died, for example.
+            status::BACK | status::IDLE => return Err(Error::msg(format!("it {p}"))),
+            _ if begin.elapsed() > PATIENCE => {
+                return Err(Error::msg(format!("it {p}, for too long")));
+            }
+            _ => same &= compute(landings) == expected,
+        }
     }
     same &= compute(landings) == expected;
     // The poll ends, and with it what is interpreted.
