@@ -9,8 +9,8 @@ mod pages;
 use std::collections::BTreeSet;
 use std::fs;
 
-use dyad_tier::Tier;
 use dyad_launcher::paths;
+use dyad_tier::Tier;
 
 use pages::{Step, play, steps};
 

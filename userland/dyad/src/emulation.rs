@@ -42,10 +42,10 @@ pub(crate) fn at_entry(argument: u64) {
     dyad_rt::emulation::at_entry(argument, point, at);
 }
 
-/// From here on the program runs tasks, which did not begin with them.
-pub(crate) fn set_point() {
+/// From here on the program's first thread runs tasks, and did not before.
+pub(crate) fn set_first_point() {
     let (point, at) = point();
-    dyad_rt::emulation::set_point(point, at);
+    dyad_rt::emulation::set_first_point(point, at);
 }
 
 /// Lets threads of the program be moved while they compute. From here on the program has an interpreter
@@ -70,7 +70,8 @@ pub fn request(node: NodeId, at: Instant) -> Result<(), sys::Error> {
 }
 
 /// Asks that a thread, by its [number](crate::thread::Thread::number), be stopped and be continued on `node`.
-/// In a program of tasks only the first one has a point where it could end.
+/// In a program of tasks, and once the first thread runs tasks ([`task::run`](crate::task::run)), only the first
+/// thread has a point where the interpretation could end.
 ///
 /// # Errors
 ///

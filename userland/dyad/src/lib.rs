@@ -31,7 +31,6 @@
 //! | [`report`] | checks and counters of the run |
 //! | [`service`](mod@service) | being invoked by others |
 //! | [`sides`] | two nodes on which a task works in turn |
-//! | [`sides`] | two nodes on which a task works in turn |
 //! | [`blocks`] | which node owns how much memory |
 //! | [`console`] | `print!` and `println!` |
 #![no_std]

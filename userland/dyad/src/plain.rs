@@ -22,7 +22,8 @@ pub(crate) fn is_used() -> bool {
 
 /// A place where the calling thread may change its node, if it has been asked to.
 ///
-/// Only in programs with `#[dyad::main]`. Costs a few instructions if nobody has.
+/// Only in programs with `#[dyad::main]`. Costs a few instructions if nobody has. Within an async task the
+/// thread does not move here: it moves once the task waits.
 #[inline(always)]
 pub fn migrate_point() {
     dyad_rt::spine::point();
@@ -44,8 +45,9 @@ pub fn migrate(isa: Isa) -> Result<(), sys::Error> {
 /// # Errors
 ///
 /// `NoSuchNode` or `NodeDead`; `Full` or `TimedOut` if the node does not take the thread; `TooDeep` in
-/// an invocation, or if the thread's frames leave too little of the other stack (128 KiB). The thread then goes on where
-/// it is.
+/// an invocation, or if the thread's frames leave too little of the other stack (128 KiB); `Denied` in an async task, which
+/// moves by [`task::migrate_to`](crate::task::migrate_to), and below a function that is entered from outside of the
+/// program. The thread then goes on where it is.
 #[inline(always)]
 pub fn migrate_to(node: NodeId) -> Result<(), sys::Error> {
     dyad_rt::spine::migrate(node)
@@ -90,13 +92,10 @@ fn nearest(isa: Isa) -> Result<NodeId, sys::Error> {
 pub fn start(argument: u64) -> ! {
     static POINT: Point = Point::of_threads(dyad_rt::spine::land);
     USED.store(true, Ordering::Relaxed);
-    if crate::rt::runs_tasks() {
-        dyad_rt::emulation::at_later_entry(argument);
-        if Number::of_argument(argument).is_none_or(|n| n == Number::FIRST) {
-            crate::rt::continue_tasks();
-        }
-    } else {
-        dyad_rt::emulation::at_entry(argument, &POINT, dyad_rt::spine::point_address());
+    dyad_rt::emulation::at_entry(argument, &POINT, dyad_rt::spine::point_address());
+    let is_first = Number::of_argument(argument).is_none_or(|n| n == Number::FIRST);
+    if is_first && crate::rt::runs_tasks() {
+        crate::rt::continue_tasks();
     }
     dyad_rt::spine::enter(argument)
 }

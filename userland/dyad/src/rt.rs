@@ -97,6 +97,7 @@ where
 }
 
 fn spawn_main(main: impl Future<Output = Result<()>> + 'static) {
+    dyad_rt::spine::runs_tasks();
     executor::spawn(Box::pin(async move {
         let code = exit_code(main.await);
         executor::finish(code);
@@ -128,7 +129,7 @@ pub(crate) fn run_tasks(main: impl Future<Output: Outcome> + 'static) -> ! {
     );
     CONTINUE.with_any(|c| *c.lock() = Some(|_| executor::run()));
     RUNS_TASKS.with_any(|r| r.store(true, Ordering::Relaxed));
-    crate::emulation::set_point();
+    crate::emulation::set_first_point();
     executor::begin_on_data_stack();
     spawn_main(async move { main.await.result() });
     executor::run()

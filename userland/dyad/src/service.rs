@@ -38,6 +38,7 @@
 //! | heap, `println!` | work |
 //! | thread pointer | that of the caller: nothing can be relied on |
 //! | floating point | works; registers are zero at the start |
+//! | [`sync`](crate::sync) | [refused](dyad_rt::sync#in-invocations) |
 //! | blocking | blocks the caller's thread, nobody else |
 //! | a panic | ends the invocation with `Corrupt`; locks that it held stay closed |
 

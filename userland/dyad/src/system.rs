@@ -13,11 +13,19 @@ pub fn isa() -> Isa {
 
 /// The node this code runs on now.
 pub fn node() -> NodeId {
-    match sys::thread::number() {
-        Some(sys::thread::Number::FIRST) if !crate::plain::is_used() => crate::executor::here(),
-        // Nobody keeps for other threads, and for plain ones, where they are.
-        _ => crate::executor::ask_where(),
-    }
+    // The executor knows where the tasks are. In a call that has crossed, they are on a node of another ISA.
+    let known = match sys::thread::number() {
+        Some(sys::thread::Number::FIRST) if !crate::plain::is_used() => {
+            Some(crate::executor::here()).filter(|&here| isa_of(here) == Some(isa()))
+        }
+        _ => None,
+    };
+    known.unwrap_or_else(crate::executor::ask_where)
+}
+
+fn isa_of(node: NodeId) -> Option<Isa> {
+    let system = &sys::info().ok()?.system;
+    Isa::from_index(system.nodes[node.index()].isa.into())
 }
 
 /// Nodes and pools, as they are now.

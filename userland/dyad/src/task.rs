@@ -79,7 +79,8 @@ impl<T> Future for JoinHandle<T> {
 /// }
 /// ```
 ///
-/// Other threads of the program stay plain ones.
+/// Other threads of the program stay plain ones. In tasks, [migration points](crate::thread::migrate_point) of plain
+/// threads are none, and [`thread::migrate`](crate::thread::migrate) is `Denied`.
 ///
 /// # Panics
 ///

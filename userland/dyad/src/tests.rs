@@ -3,18 +3,20 @@
 
 mod counts;
 mod threads;
-mod waiting;
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use dyad_host::{Config, Outcome};
 
 use crate::prelude::task::*;
-use crate::{report, rt, sys};
+use crate::sync::PATIENCE_NS;
+use crate::{report, rt, sys, thread};
 
 const X: Isa = Isa::X86_64;
 const A: Isa = Isa::Aarch64;
@@ -44,8 +46,41 @@ macro_rules! program {
     }};
 }
 
-// Behind the macro, which it uses.
+/// What becomes of a program with this main task.
+macro_rules! code_of {
+    ($main:ident) => {
+        run(&[X, A], |argument| rt::main_without_args(argument, $main)).code
+    };
+}
+
+/// Longer than what waits is patient.
+const LONG: Duration = Duration::from_nanos(3 * PATIENCE_NS);
+const HALF: Duration = Duration::from_nanos(PATIENCE_NS / 2);
+
+/// A thread on node 1 does `work`, and is lost with it afterwards.
+fn lose(work: impl FnOnce() + Send + 'static) -> Result<()> {
+    let done = Arc::new(AtomicBool::new(false));
+    let says = done.clone();
+    let lost = thread::spawn_on(id(1), move || {
+        work();
+        says.store(true, Ordering::Release);
+        loop {
+            thread::yield_now();
+        }
+    })?;
+    while !done.load(Ordering::Acquire) {
+        thread::yield_now();
+    }
+    dyad_host::kill_node(id(1));
+    let dead = lost.join().err().and_then(|e: Error| e.system());
+    assert_eq!(dead, Some(sys::Error::NodeDead));
+    Ok(())
+}
+
+// Behind the macros, which they use.
+mod channels;
 mod heap;
+mod waiting;
 
 /// Node numbers of the migrations, as `from to` digits.
 fn trace(outcome: &Outcome) -> Vec<String> {
@@ -78,6 +113,30 @@ fn a_task_hops_and_keeps_what_it_holds() {
     });
     assert_eq!((outcome.code, outcome.output.as_str()), (0, "done\n"));
     assert_eq!(outcome.migrations.len(), 20);
+}
+
+/// A plain move would leave the executor behind: it is refused, and nothing has moved.
+#[test]
+fn a_task_does_not_move_as_a_plain_thread() {
+    let outcome = program!(&[X, A], {
+        let there = crate::thread::migrate(isa().other());
+        assert_eq!(there, Err(sys::Error::Denied));
+        assert_eq!(crate::thread::migrate_to(id(1)), Err(sys::Error::Denied));
+        assert_eq!((isa(), node()), (X, id(0)));
+        migrate(A).await?;
+        assert_eq!(crate::thread::migrate(X), Err(sys::Error::Denied));
+        assert_eq!((isa(), node()), (A, id(1)));
+        // Other threads are plain ones.
+        let other = crate::thread::spawn(|| {
+            let moved = crate::thread::migrate(X);
+            (moved, isa(), node())
+        })?;
+        assert_eq!(other.join()?, (Ok(()), X, id(0)));
+    });
+    assert_eq!(
+        (outcome.code, trace(&outcome)),
+        (0, vec!["01".into(), "10".into()])
+    );
 }
 
 #[test]

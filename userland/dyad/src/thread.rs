@@ -261,14 +261,17 @@ impl Builder {
             Some(node) => node,
             None => crate::node(),
         };
-        let number = take_number()?;
-        let cpu = match self.cpu {
-            Some(cpu) => cpu,
-            None => {
-                let cpus = crate::system()?.node(node).map_or(1, |n| n.cpus).max(1);
-                CpuId::new(number.get() % u64::from(cpus)).ok_or(sys::Error::Corrupt)?
-            }
+        let cpus = match self.cpu {
+            Some(_) => 1,
+            None => crate::system()?.node(node).map_or(1, |n| n.cpus).max(1),
         };
+        let number = take_number()?;
+        let in_turn = || CpuId::new(number.get() % u64::from(cpus));
+        let Some(cpu) = self.cpu.or_else(in_turn) else {
+            give_number_back(number);
+            return Err(sys::Error::Corrupt.into());
+        };
+        park::reset(number);
         put_work(number, Some((work, dyad_rt::crossing::current_policy())));
         let end = Instant::now() + PATIENCE;
         let id = loop {
@@ -389,7 +392,6 @@ pub(crate) fn enter(number: Number) -> ! {
         panic!("a thread has come to an ISA for the first time, without being able to go on there");
     };
     dyad_rt::crossing::policy(policy);
-    park::begin(number);
     work();
     sys::thread::end()
 }

@@ -50,7 +50,7 @@ use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use memory::{map, translate, unmap};
 use threads::Threads;
 
-pub use threads::thread_id;
+pub use threads::{in_invocation, invoked, thread_id};
 
 /// The system a program is run on.
 #[derive(Clone, Debug)]

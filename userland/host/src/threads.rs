@@ -20,6 +20,25 @@ std::thread_local! {
     static NUMBER: Cell<u64> = const { Cell::new(0) };
     /// The node of the thread, if the thread is not the first one.
     static NODE: Cell<usize> = const { Cell::new(0) };
+    /// Whether a thread is in an invocation of this program, and another program's.
+    static INVOKED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `f` as in an invocation of the program: by a thread that is none of the program's, and cannot wait.
+pub fn invoked<R>(f: impl FnOnce() -> R) -> R {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            INVOKED.set(self.0);
+        }
+    }
+    let _before = Before(INVOKED.replace(true));
+    f()
+}
+
+/// Whether the calling thread is in an invocation.
+pub fn in_invocation() -> bool {
+    INVOKED.get()
 }
 
 /// What a program has of its threads.
@@ -71,9 +90,9 @@ impl Threads {
     }
 }
 
-/// Id of the calling thread.
-pub fn thread_id() -> u32 {
-    id_of(program::FIRST, NUMBER.get())
+/// Id of the calling thread; `None` in an invocation.
+pub fn thread_id() -> Option<u32> {
+    (!in_invocation()).then(|| id_of(program::FIRST, NUMBER.get()))
 }
 
 /// The node that the calling thread is on.
@@ -104,9 +123,12 @@ pub(super) fn go_on(program: &Program) {
     }
 }
 
-/// What the process service has noted of them.
+/// What the process service has noted of them; in an invocation nothing, as there.
 pub(super) fn lost(program: &Program) -> u64 {
-    program.state().threads.lost
+    match in_invocation() {
+        true => 0,
+        false => program.state().threads.lost,
+    }
 }
 
 /// The calling thread, or the one that a capability wakes.

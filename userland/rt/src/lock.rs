@@ -14,6 +14,7 @@
 //! node, and panics then: what the lock protects may be half changed, and nobody would open it.
 
 use core::cell::UnsafeCell;
+use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -64,7 +65,10 @@ impl<T> Lock<T> {
                 .taken
                 .compare_exchange(0, me(), Ordering::Acquire, Ordering::Relaxed)
                 .is_ok())
-        .then(|| LockGuard { lock: self })
+        .then(|| LockGuard {
+            lock: self,
+            of_thread: PhantomData,
+        })
     }
 
     /// Takes the lock, waiting for it if need be.
@@ -105,15 +109,41 @@ fn is_lost(holder: u32) -> bool {
 }
 
 /// Holds a [`Lock`]; opens it when dropped.
+///
+/// It stays on its thread, which the lock names:
+///
+/// ```compile_fail,E0277
+/// fn is_send(_: impl Send) {}
+/// is_send(dyad_rt::Lock::new(0).lock());
+/// ```
+///
+/// Threads share it only if they may share the value:
+///
+/// ```compile_fail,E0277
+/// use core::cell::Cell;
+///
+/// fn is_sync(_: impl Sync) {}
+/// is_sync(dyad_rt::Lock::new(Cell::new(0)).lock());
+/// ```
+/// ```
+/// fn is_sync(_: impl Sync) {}
+/// is_sync(dyad_rt::Lock::new(0).lock());
+/// ```
 pub struct LockGuard<'a, T> {
     lock: &'a Lock<T>,
+    /// Neither `Send` nor `Sync` by itself.
+    of_thread: PhantomData<*const ()>,
 }
+
+// SAFETY: 1. All that a shared guard gives is a shared reference to the value, which `Sync` allows.
+unsafe impl<T: Sync> Sync for LockGuard<'_, T> {}
 
 impl<T> Deref for LockGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: 1. The guard exists, so this thread holds the lock and nobody else has access.
+        // SAFETY: 1. The guard exists, so the thread that made it has the lock, and there is no other guard: a lock is
+        // never taken from its holder.
         unsafe { &*self.lock.value.get() }
     }
 }

@@ -16,12 +16,16 @@
 //! | leaving: frames and result, then `Jump` | the kernel's hand-over, release and acquire |
 //!
 //! Nothing here runs twice at the same time: all words but the request are the thread's own.
+//!
+//! A thread that runs async tasks goes elsewhere between their polls only: its executor has to know where it is, and
+//! which tasks are at home there. At a point within a task it stays asked ([`runs_tasks`]).
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use dyad_abi::user::migrate_word::{REQUEST, RESULT};
 use dyad_abi::{Error, NodeId, Result};
 pub use dyad_sys::tcb::{Block, block};
+use dyad_sys::thread::{Number, number};
 
 #[cfg(target_os = "none")]
 mod stub {
@@ -30,6 +34,26 @@ mod stub {
         pub safe fn dyad_point_address() -> u64;
         pub fn dyad_spine_enter(argument: u64, top: u64) -> !;
         pub static dyad_sites: [u64; dyad_migrate::HEADER_WORDS];
+    }
+}
+
+crate::program_local! {
+    /// Whether the program's first thread runs tasks.
+    static RUNS_TASKS: AtomicBool = AtomicBool::new(false);
+}
+
+/// From here on the program's first thread runs tasks: it stays where it is at migration points.
+pub fn runs_tasks() {
+    RUNS_TASKS.with_any(|r| r.store(true, Ordering::Relaxed));
+}
+
+/// Whether the calling thread may move at a point.
+fn may_go() -> Result<()> {
+    match number() {
+        Some(Number::FIRST) if RUNS_TASKS.with_any(|r| r.load(Ordering::Relaxed)) => {
+            Err(Error::Denied)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -56,7 +80,10 @@ fn go() {
     stub::dyad_migrate_point();
     // On the host there is one ISA: a migration changes only where the thread says it is.
     #[cfg(not(target_os = "none"))]
-    attempt(block(), dyad_host::relocate);
+    attempt(block(), |node| {
+        may_go()?;
+        dyad_host::relocate(node)
+    });
 }
 
 /// Moves the calling thread to a node; it goes on there in the same function, at the same place.
@@ -65,7 +92,7 @@ fn go() {
 ///
 /// `NoSuchNode`, `NodeDead`; `Full` or `TimedOut` if the node does not take the thread; `TooDeep` in
 /// an invocation or if the frames leave too little of the other stack; `Denied` below a function that is entered
-/// from outside of the program. The thread goes on where it was.
+/// from outside of the program, and in a task. The thread goes on where it was.
 #[inline(always)]
 pub fn migrate(node: NodeId) -> Result<()> {
     block().migrate[REQUEST].store(node.index() as u64 + 1, Ordering::Relaxed);
@@ -158,7 +185,7 @@ mod target {
     use dyad_abi::{Error, Isa, NodeId, Result};
     use dyad_migrate::{Fault, HEADER_WORDS, KEPT, Landing, Memory, SLOT_WORDS, Sites, transform};
 
-    use super::{Block, attempt, block, stub};
+    use super::{Block, attempt, block, may_go, stub};
     use crate::emulation::{Apart, Arrived, Going};
     use dyad_sys::thread::own;
 
@@ -226,7 +253,10 @@ mod target {
     /// If the thread goes to another ISA, this does not return.
     pub fn leave(fp: u64, ret: u64) {
         let block = block();
-        attempt(block, |node| depart(block, node, fp, ret));
+        attempt(block, |node| {
+            may_go()?;
+            depart(block, node, fp, ret)
+        });
     }
 
     fn why(fault: Fault) -> Error {

@@ -19,9 +19,25 @@
 //! [`Barrier::wait`], [`Semaphore::acquire_or_lost`]. [`Mutex::lock`] and [`Once::call_once`] panic then;
 //! [`Condvar::wait`] comes back.
 //!
-//! Mutexes and once-functions name the thread that has them. Barriers and semaphores name no thread: a loss counts
-//! for them if it came after they were first used. After an earlier loss, which may be of a thread that has nothing to
-//! do with them, those who wait get `NodeDead` when nobody has come for [`PATIENCE_NS`].
+//! Mutexes, once-functions and reader-writer locks name the threads that have them: the loss of another thread means
+//! nothing to them. Barriers and semaphores name no thread: a loss counts for them if it came after they were first
+//! used. After an earlier loss, which may be of an unrelated thread, a waiter gets `NodeDead` if no thread has come for
+//! [`PATIENCE_NS`].
+//!
+//! # In invocations
+//!
+//! The thread of an [invocation](dyad_sys::in_invocation) is another program's. It cannot wait, this program does not
+//! learn when it is lost, and a panic ends the invocation without giving anything back. So nothing of this module can be
+//! taken there:
+//!
+//! | in an invocation | |
+//! |---|---|
+//! | `try_lock`, `try_read`, `try_write` | give `None` |
+//! | what ends in `_or_lost`, [`Barrier::wait`] | `Denied` |
+//! | [`Mutex::lock`], [`RwLock::read`], [`RwLock::write`], [`Once::call_once`], [`OnceLock::get_or_init`], [`Semaphore::acquire`] | panic, which ends the invocation with `Corrupt` |
+//! | [`Once`], [`OnceLock`] that are done; permits that are there; notifying | as elsewhere |
+//!
+//! Services share their state behind a [`Lock`](crate::Lock).
 
 mod barrier;
 mod condvar;
@@ -54,12 +70,24 @@ const SPINS: u32 = 100;
 
 /// In words that name a thread: others wait for it.
 const AWAITED: u32 = 1 << 31;
-/// A thread that is none of the program's: one of another's, in an invocation.
-const STRANGER: u32 = AWAITED - 2;
 
-/// What stands for the calling thread: never 0.
-fn me() -> u32 {
-    thread::number().map_or(STRANGER, |n| n.get() as u32 + 1)
+/// The name of the calling thread in words: 1 to 64.
+///
+/// # Errors
+///
+/// `Denied` in an invocation: if it ended with a panic, no other thread could find out that its thread has gone.
+fn me() -> Result<u32> {
+    let number = thread::number().ok_or(Error::Denied)?;
+    Ok(number.get() as u32 + 1)
+}
+
+/// Panics because `what` could not be taken.
+#[cold]
+fn refused(what: &str, why: Error) -> ! {
+    match why {
+        Error::Denied => panic!("{what} cannot be taken in an invocation"),
+        why => panic!("a thread that has {what} was lost: {why}"),
+    }
 }
 
 /// Whether the thread that a word names was lost.
@@ -107,17 +135,20 @@ impl LostBefore {
         LostBefore(AtomicU64::new(UNUSED))
     }
 
-    /// Notes the first use.
+    /// Notes the first use by a thread of the program. In an invocation the lost threads are not known.
     fn used(&self) {
-        if self.0.load(Ordering::Relaxed) == UNUSED {
+        if thread::number().is_some() && self.0.load(Ordering::Relaxed) == UNUSED {
             // Of two that are first, one is.
             let now = thread::lost();
             let _ = (self.0).compare_exchange(UNUSED, now, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Whether a thread has been lost since the first use.
+    /// Whether a thread has been lost since the first use. Not in an invocation, for which no thread is lost.
     fn has_changed(&self) -> bool {
-        thread::lost() != self.0.load(Ordering::Relaxed)
+        thread::lost() & !self.0.load(Ordering::Relaxed) != 0
     }
 }
+
+#[cfg(test)]
+mod tests;

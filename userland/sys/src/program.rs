@@ -4,10 +4,7 @@ use core::ptr::{NonNull, with_exposed_provenance, with_exposed_provenance_mut};
 
 use dyad_abi::clock::{KernelCounter, SimCounter};
 use dyad_abi::service::memory::Question;
-use dyad_abi::service::{
-    INFO_MAGIC, INVOKE_STACKS, Info, MAX_ARGS, MAX_THREAD_IDS, invoke_stack, pager, process, reply,
-    slot,
-};
+use dyad_abi::service::{INFO_MAGIC, Info, MAX_ARGS, pager, process, reply, slot};
 use dyad_abi::user::{PAGE_SIZE, SysInfo, Where};
 use dyad_abi::{Error, Isa, NodeId, Result};
 
@@ -62,10 +59,15 @@ pub fn memory_state(question: Question, node: NodeId) -> Result<u64> {
 /// Whether this code runs in an invocation, on behalf of a thread of another program.
 #[inline]
 pub fn in_invocation() -> bool {
-    let here = 0u8;
-    let at = &raw const here as u64;
-    let stacks = INVOKE_STACKS..invoke_stack(MAX_THREAD_IDS << 8).0;
-    stacks.contains(&at) && cfg!(target_os = "none")
+    #[cfg(target_os = "none")]
+    {
+        use dyad_abi::service::{INVOKE_STACKS, MAX_THREAD_IDS, invoke_stack};
+        let here = 0u8;
+        let at = &raw const here as u64;
+        (INVOKE_STACKS..invoke_stack(MAX_THREAD_IDS << 8).0).contains(&at)
+    }
+    #[cfg(not(target_os = "none"))]
+    dyad_host::in_invocation()
 }
 
 /// Nanoseconds of fused time since the first node started.

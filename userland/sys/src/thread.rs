@@ -76,7 +76,7 @@ pub fn id() -> Option<u32> {
         dyad_abi::user::thread_at(&raw const here as u64)
     }
     #[cfg(not(target_os = "none"))]
-    Some(dyad_host::thread_id())
+    dyad_host::thread_id()
 }
 
 /// Number of the calling thread; `None` in an invocation.

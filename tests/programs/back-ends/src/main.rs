@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `back-ends.tables` | functions that move are called through pointers of another type that Rust promises to be passed alike |
 //! | `back-ends.floats` | minima, maxima and choices of zeros, infinities and NaNs are what a computation on bits says |
+//! | `back-ends.tasks` | in a task, whose executor is on the spine then, a plain move is refused, and nothing has moved |
 //! | `back-ends.depth` | a thread moves from any depth of calls, or is refused with `TooDeep`; then it calls on |
 #![no_std]
 #![no_main]
@@ -42,6 +43,21 @@ fn main() -> Result<()> {
         format_args!("{floats:?}"),
     );
     good &= depth::play()?;
+    dyad::task::run(stays(good))
+}
+
+/// A task does not move as a plain thread.
+async fn stays(mut good: bool) -> Result<()> {
+    let before = (isa(), dyad::node());
+    let refused = go();
+    dyad::thread::migrate_point();
+    let after = (isa(), dyad::node());
+    let really = dyad::sys::where_am_i()?.node;
+    good &= report::check(
+        "back-ends.tasks",
+        refused == Err(dyad::sys::Error::Denied) && before == after && really == after.1,
+        format_args!("{refused:?}, from {before:?} to {after:?}, on {really}"),
+    );
     match good {
         true => Ok(()),
         false => Err(Error::msg("a scene went wrong")),

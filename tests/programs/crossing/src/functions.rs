@@ -44,10 +44,11 @@ macro_rules! twins {
                 black_box(());
             }
 
-            /// 1 if it runs where it should.
+            /// 1 if it runs where it should, and knows on which node that is.
             #[dyad::isa($isa)]
             pub extern "C" fn is_here() -> u32 {
-                (dyad::isa() == $here).into()
+                let really = dyad::sys::where_am_i().map(|w| w.node);
+                (dyad::isa() == $here && really == Ok(dyad::node())).into()
             }
 
             /// 1 if it runs where it should. Its calls cross whatever the policy is.

@@ -97,9 +97,11 @@ fn compute(to: NodeId, work: &mut Work) -> Result<()> {
     let asked = Instant::now();
     while !is_emulated() {
         work.block();
-        if asked.elapsed() > PATIENCE {
-            let p = emulation::progress();
-            return Err(dyad::Error::msg(format!("{p:?} after {PATIENCE:?}")));
+        let p = emulation::progress();
+        // It has been left alone if the node has died, for example.
+        let is_over = p.is_none_or(|p| matches!(p.status, status::BACK | status::IDLE));
+        if is_over || asked.elapsed() > PATIENCE {
+            return Err(dyad::Error::msg(format!("{p:?} within {PATIENCE:?}")));
         }
     }
     for _ in 0..BLOCKS {

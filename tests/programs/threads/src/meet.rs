@@ -14,6 +14,10 @@ use crate::{nodes, on_all};
 /// Threads on each node.
 const EACH: usize = 3;
 const ROUNDS: u64 = 400;
+/// Threads that are unparked when they begin.
+const STARTS: usize = 100;
+/// How long that may take.
+const PROMPT: Duration = Duration::from_secs(20);
 
 static TOTAL: Mutex<u64> = Mutex::new(0);
 static ONCE: Once = Once::new();
@@ -183,6 +187,18 @@ fn parking() -> Result<()> {
         }
     }
     other.join()?;
+    // An unpark that comes before the thread has begun is not lost either.
+    let end = Instant::now() + PROMPT;
+    let mut woken = 0;
+    for n in 0..STARTS {
+        let parked = thread::spawn_on(nodes[n % nodes.len()], thread::park)?;
+        parked.thread().unpark();
+        while !parked.is_finished() && Instant::now() < end {
+            thread::yield_now();
+        }
+        woken += usize::from(parked.is_finished());
+        drop(parked);
+    }
     let turns = turn.load(Ordering::Relaxed);
     let (start, time) = (Instant::now(), Duration::from_millis(3));
     // What is left of the last turn makes one wait none.
@@ -192,8 +208,8 @@ fn parking() -> Result<()> {
     let took = start.elapsed();
     report::check(
         "threads.parking",
-        turns == 2 * ROUNDS as u32 && took >= time,
-        format_args!("{turns} turns, then {took:?}"),
+        turns == 2 * ROUNDS as u32 && took >= time && woken == STARTS,
+        format_args!("{turns} turns, {woken} of {STARTS} woken at their start, then {took:?}"),
     );
     Ok(())
 }

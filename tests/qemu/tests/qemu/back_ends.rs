@@ -39,7 +39,12 @@ fn run(nodes: &[Isa]) -> Result<(), Failed> {
     if let Some(why) = report.failure() {
         return Err(format!("{why}\n{text}").into());
     }
-    for name in ["back-ends.tables", "back-ends.floats", "back-ends.depth"] {
+    for name in [
+        "back-ends.tables",
+        "back-ends.floats",
+        "back-ends.depth",
+        "back-ends.tasks",
+    ] {
         if !report.checks.iter().any(|c| c.name == name && c.ok) {
             return Err(format!("no check {name}\n{text}").into());
         }

@@ -1,23 +1,14 @@
-//! What threads and tasks wait with, in the emulated system: reader-writer locks, values made once, parking, channels,
-//! timeouts.
+//! What threads and tasks wait with, in the emulated system: reader-writer locks, values made once, parking, timeouts.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{A, X, id, run};
+use super::{A, HALF, LONG, X, id, lose, run};
 use crate::prelude::task::*;
-use crate::sync::mpsc::{self, RecvError, SendError, TrySendError};
 use crate::sync::{OnceLock, RwLock};
-use crate::task::{self, Either, Elapsed, select, timeout};
+use crate::task::{Either, Elapsed, select, timeout};
 use crate::{rt, sys, thread};
-
-/// What becomes of a program with this main task.
-macro_rules! code_of {
-    ($main:ident) => {
-        run(&[X, A], |argument| rt::main_without_args(argument, $main)).code
-    };
-}
 
 #[test]
 fn readers_see_what_writers_leave() {
@@ -153,6 +144,62 @@ fn a_writer_waits_for_readers_that_live() {
     assert_eq!(code_of!(main), 0);
 }
 
+/// Also if the lost thread has read before, and one of the readers that live leaves meanwhile.
+#[test]
+fn a_writer_waits_long_for_readers_that_live() {
+    async fn main() -> Result<()> {
+        let lock = Arc::new(RwLock::new(1u32));
+        let theirs = lock.clone();
+        lose(move || {
+            let outer = theirs.read();
+            let inner = theirs.try_read();
+            drop(outer);
+            drop(inner);
+        })?;
+        let stays = lock.read();
+        let other = lock.clone();
+        let leaves = thread::spawn(move || {
+            let reads = other.read();
+            thread::sleep(HALF);
+            *reads
+        })?;
+        while lock.try_write().is_some() || Arc::strong_count(&lock) < 2 {
+            thread::yield_now();
+        }
+        let other = lock.clone();
+        let writer = thread::spawn(move || other.write_or_lost().map(|mut n| *n = 2))?;
+        assert_eq!(leaves.join()?, 1);
+        thread::sleep(LONG);
+        assert!(!writer.is_finished());
+        drop(stays);
+        assert_eq!(writer.join()?, Ok(()));
+        assert_eq!(*lock.read(), 2);
+        Ok(())
+    }
+    assert_eq!(code_of!(main), 0);
+}
+
+/// A thread that has left one of two guards still reads.
+#[test]
+fn a_lost_reader_is_known_among_readers_that_live() {
+    async fn main() -> Result<()> {
+        let lock = Arc::new(RwLock::new(0u32));
+        let theirs = lock.clone();
+        let _stays = lock.read();
+        lose(move || {
+            let outer = theirs.read();
+            core::mem::forget(theirs.try_read());
+            drop(outer);
+        })?;
+        let start = Instant::now();
+        let dead = Some(sys::Error::NodeDead);
+        assert_eq!(lock.write_or_lost().err(), dead);
+        assert!(start.elapsed() < HALF, "it is known at once");
+        Ok(())
+    }
+    assert_eq!(code_of!(main), 0);
+}
+
 #[test]
 fn a_value_is_made_once() {
     async fn main() -> Result<()> {
@@ -232,104 +279,29 @@ fn no_unpark_is_lost() {
     assert_eq!(code_of!(main), 0);
 }
 
+/// A thread that begins late finds that it was unparked before.
 #[test]
-fn channels_of_threads_lose_nothing_and_end() {
-    async fn main() -> Result<()> {
-        const EACH: u64 = 200;
-        let (send, receive) = mpsc::sync_channel(4);
-        assert_eq!(receive.try_recv(), Err(RecvError::Empty));
-        let soon = Duration::from_millis(2);
-        assert_eq!(receive.recv_timeout(soon), Err(RecvError::Timeout));
-        let mut threads = Vec::new();
-        for n in 0..4 {
-            let send = send.clone();
-            threads.push(thread::spawn_on(id(n % 2), move || {
-                (0..EACH).try_for_each(|i| send.send((n, i)))
-            })?);
+fn no_unpark_of_a_thread_that_begins_is_lost() {
+    fn late(argument: u64) -> ! {
+        if !argument.is_multiple_of(dyad_abi::user::PAGE_SIZE) {
+            std::thread::sleep(Duration::from_millis(2));
         }
-        drop(send);
-        let mut next = [0; 4];
-        for (from, i) in receive.iter() {
-            assert_eq!(i, next[from as usize], "in the order of each sender");
-            next[from as usize] += 1;
-        }
-        assert_eq!(next, [EACH; 4]);
-        for thread in threads {
-            thread.join()?.expect("all was received");
-        }
-        assert_eq!(receive.recv(), Err(RecvError::Disconnected));
-
-        // A full channel, and one whose receiver has gone.
-        let (send, receive) = mpsc::sync_channel(1);
-        send.send(1).unwrap();
-        assert_eq!(send.try_send(2), Err(TrySendError::Full(2)));
-        drop(receive);
-        assert_eq!(send.send(3), Err(SendError(3)));
-        assert_eq!(send.try_send(4), Err(TrySendError::Disconnected(4)));
-        Ok(())
+        rt::main_without_args(argument, main)
     }
-    assert_eq!(code_of!(main), 0);
-}
-
-#[test]
-fn a_channel_says_that_its_sender_was_lost() {
     async fn main() -> Result<()> {
-        let (send, receive) = mpsc::channel();
-        let lost = thread::spawn_on(id(1), move || {
-            send.send(5).unwrap();
-            loop {
+        for n in 0..50 {
+            let parked = thread::spawn_on(id(n % 2), thread::park)?;
+            parked.thread().unpark();
+            let end = Instant::now() + Duration::from_secs(10);
+            while !parked.is_finished() {
+                assert!(Instant::now() < end, "an unpark is lost");
                 thread::yield_now();
             }
-        })?;
-        assert_eq!(receive.recv(), Ok(5));
-        dyad_host::kill_node(id(1));
-        assert_eq!(receive.recv(), Err(RecvError::Lost));
-        let dead = lost.join().err().and_then(|e: Error| e.system());
-        assert_eq!(dead, Some(sys::Error::NodeDead));
+            parked.join()?;
+        }
         Ok(())
     }
-    assert_eq!(code_of!(main), 0);
-}
-
-#[test]
-fn channels_of_tasks_lose_nothing_and_end() {
-    async fn main() -> Result<()> {
-        let (send, mut receive) = task::channel(2);
-        let mut tasks = Vec::new();
-        for n in 0..3u64 {
-            let send = send.clone();
-            tasks.push(spawn(async move {
-                if n == 1 {
-                    migrate(A).await.unwrap();
-                }
-                for i in 0..50 {
-                    send.send((n, i)).await.unwrap();
-                }
-            }));
-        }
-        drop(send);
-        let mut next = [0; 3];
-        while let Some((from, i)) = receive.recv().await {
-            assert_eq!(i, next[from as usize]);
-            next[from as usize] += 1;
-        }
-        assert_eq!(next, [50; 3]);
-        for task in tasks {
-            task.await;
-        }
-        let (send, receive) = task::channel(1);
-        send.send(1).await.unwrap();
-        assert_eq!(send.try_send(2), Err(task::TrySendError::Full(2)));
-        // A sender that waits for room learns that nobody receives any more.
-        let waiting = send.clone();
-        let waits = spawn(async move { waiting.send(3).await });
-        yield_now().await;
-        drop(receive);
-        assert_eq!(waits.await, Err(task::SendError(3)));
-        assert_eq!(send.try_send(4), Err(task::TrySendError::Closed(4)));
-        Ok(())
-    }
-    assert_eq!(code_of!(main), 0);
+    assert_eq!(run(&[X, A], late).code, 0);
 }
 
 #[test]

@@ -32,8 +32,9 @@ fn of<R>(thread: Number, f: impl FnOnce(&AtomicU32) -> R) -> R {
     TOKENS.with_any(|tokens| f(&tokens[thread.get() as usize].0))
 }
 
-/// A thread of this number begins: what its predecessor was told is not for it.
-pub(super) fn begin(thread: Number) {
+/// A thread of this number is about to be started: what the number's last thread was told is not for it. The starter
+/// calls this before the thread can run, so that no later [`unpark`](Thread::unpark) is forgotten.
+pub(super) fn reset(thread: Number) {
     of(thread, |word| word.store(EMPTY, Ordering::Relaxed));
 }
 

@@ -40,10 +40,10 @@ mod guest;
 mod memory;
 
 use core::ptr::with_exposed_provenance;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::{ThreadOp, call_word};
-use dyad_abi::emulation::{self, Page, Registers, WINDOWS, WORDS, ready, refused, status};
+use dyad_abi::emulation::{self, Page, Registers, WINDOWS, WORDS, refused, status};
 use dyad_abi::marker::WindowId;
 use dyad_abi::service::{process, slot};
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, away_window};
@@ -99,37 +99,8 @@ pub struct Apart(f32);
 /// Finds out how a thread goes on; an error: not from there.
 type Land = fn(&Arrived, Apart) -> Result<Going>;
 
-/// A place from where threads can go on natively: a function or routine that is about to be called.
-#[derive(Debug)]
-pub struct Point {
-    at: AtomicU64,
-    land: Land,
-    /// Whether it is called only if the thread is asked to go.
-    is_asked: bool,
-}
-
-impl Point {
-    /// What a thread comes to between its tasks; only the first one does.
-    pub const fn of_tasks(land: Land) -> Point {
-        Point::new(land, false)
-    }
-
-    /// What any thread comes to that has been asked to go ([`request`](dyad_abi::user::request)).
-    pub const fn of_threads(land: Land) -> Point {
-        Point::new(land, true)
-    }
-
-    const fn new(land: Land, is_asked: bool) -> Point {
-        Point {
-            at: AtomicU64::new(0),
-            land,
-            is_asked,
-        }
-    }
-}
-
-/// No lock: threads are stopped wherever they are.
-static POINT: AtomicPtr<Point> = AtomicPtr::new(core::ptr::null_mut());
+/// The points of the program. No lock: threads are stopped wherever they are.
+static POINTS: Points = Points::new();
 /// Address of [`interpret`], once [`enable`] has been called: programs that do not call it are without
 /// interpreters. 0 before.
 static INTERPRET: AtomicU64 = AtomicU64::new(0);
@@ -140,11 +111,11 @@ static INTERPRET: AtomicU64 = AtomicU64::new(0);
 static DATA_STACKS: [AtomicU64; MAX_PROGRAM_THREADS as usize] =
     [const { AtomicU64::new(0) }; MAX_PROGRAM_THREADS as usize];
 
-/// The point at which the interpretation can end, if the program has one.
-fn point() -> Option<&'static Point> {
-    // SAFETY: 1. It is null, or a reference that lives for ever.
-    let point = unsafe { POINT.load(Ordering::Acquire).as_ref() };
-    point.filter(|_| INTERPRET.load(Ordering::Acquire) != 0)
+/// The point of thread `n`, if what is interpreted can end there.
+fn point(n: u64) -> Option<&'static Point> {
+    POINTS
+        .of(n)
+        .filter(|_| INTERPRET.load(Ordering::Acquire) != 0)
 }
 
 /// Instructions between two looks at the count in the page.
@@ -156,8 +127,11 @@ macro_rules! word_of {
     };
 }
 
+mod points;
 mod progress;
 
+pub use points::Point;
+use points::Points;
 pub use progress::{Progress, progress, stopped_with};
 
 /// The page of a thread, mapped.
@@ -167,7 +141,7 @@ struct Mapped(&'static [AtomicU64; size_of::<Page>() / 8]);
 impl Mapped {
     /// Of thread `n`, if [`enable`] has had init map it.
     fn of(n: u64) -> Option<Mapped> {
-        point().filter(|_| n < MAX_PROGRAM_THREADS)?;
+        point(n).filter(|_| n < MAX_PROGRAM_THREADS)?;
         Some(Mapped::at(n))
     }
 
@@ -215,15 +189,10 @@ impl Mapped {
 /// `NotReady` if the program's entry does not call [`at_entry`]; `Again` if init has no time; `Full`,
 /// `NoMemory` if the program cannot be mapped for the other ISA.
 pub fn enable() -> Result<()> {
-    // SAFETY: 1. It is null, or a reference that lives for ever.
-    let point = unsafe { POINT.load(Ordering::Acquire).as_ref() }.ok_or(Error::NotReady)?;
+    POINTS.of(0).ok_or(Error::NotReady)?;
     ask(0, u64::MAX, 0)?;
     INTERPRET.store(interpret as Start as usize as u64, Ordering::Release);
-    let ready = match point.is_asked {
-        true => ready::ALL,
-        false => ready::FIRST,
-    };
-    word_of!(Mapped::at(0), ready).store(ready, Ordering::Release);
+    POINTS.say(word_of!(Mapped::at(0), ready));
     Ok(())
 }
 
@@ -236,7 +205,7 @@ pub fn enable() -> Result<()> {
 /// `NoSuchNode`, `NodeDead`; `BadArgument` if `at` is more than 10 s away; `Exists` if it has been asked already;
 /// `Again` if init is busy; `Full` if the program has 8 requests.
 pub fn request(n: u64, node: NodeId, at: u64) -> Result<()> {
-    point().ok_or(Error::NotReady)?;
+    point(n).ok_or(Error::NotReady)?;
     ask(n, node.index() as u64, at)
 }
 
@@ -276,21 +245,19 @@ pub fn strange_at() -> u64 {
 /// stopped and begins there does not come back. `at` is the address of the program's point. Costs a few
 /// stores and loads if the program has not called [`enable`].
 pub fn at_entry(argument: u64, point: &'static Point, at: u64) {
-    set_point(point, at);
-    at_later_entry(argument);
-}
-
-/// Changes the point of the program.
-pub fn set_point(point: &'static Point, at: u64) {
-    point.at.store(at, Ordering::Relaxed);
-    POINT.store(core::ptr::from_ref(point).cast_mut(), Ordering::Release);
-}
-
-/// As [`at_entry`], where the point of the program is known already.
-pub fn at_later_entry(argument: u64) {
+    POINTS.begin(point, at);
     let interpret = INTERPRET.load(Ordering::Acquire);
     if interpret != 0 {
         enter(argument % PAGE_SIZE, interpret);
+    }
+}
+
+/// From here on the first thread runs tasks, and can go on natively at this point. Requests for other threads are
+/// refused.
+pub fn set_first_point(point: &'static Point, at: u64) {
+    POINTS.set_first(point, at);
+    if INTERPRET.load(Ordering::Acquire) != 0 {
+        POINTS.say(word_of!(Mapped::at(0), ready));
     }
 }
 
@@ -391,11 +358,10 @@ fn asked(n: u64) -> &'static AtomicU64 {
 
 /// Interprets the thread on an ISA.
 fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
-    let (Some(point), Ok(here)) = (point(), dyad_sys::where_am_i()) else {
+    let (Some(mut point), Ok(here)) = (point(n), dyad_sys::where_am_i()) else {
         dyad_sys::exit(101)
     };
     let here = here.node;
-    let at = point.at.load(Ordering::Relaxed);
     // SAFETY: 1. Init has put into the page what it has mapped.
     let mut memory = unsafe { Own::new(isa, page.windows()) };
     let mut guest = G::of(registers);
@@ -420,8 +386,20 @@ fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
         to: None,
     };
     let why = loop {
+        let at = point.at.load(Ordering::Relaxed);
         let run = run_to(&mut guest, &mut memory, |pc| pc == at, BATCH);
         count(word_of!(page, steps), run.steps);
+        let now = POINTS.of(n).unwrap_or(point);
+        if !core::ptr::eq(now, point) {
+            // The thread has begun to run tasks just now, and is not asked at its old point any more.
+            if core::mem::take(&mut asks) {
+                exchange(request, 0);
+            }
+            point = now;
+            if let End::Stop | End::Limit = run.end {
+                continue;
+            }
+        }
         let refusal = match run.end {
             End::Limit => {
                 // Whoever had asked for something has taken it back.
@@ -439,7 +417,9 @@ fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
                 Err(_) => break refused::FAULT,
             },
             End::SystemCall => {
-                if let Some(left) = leaves(n, &guest, &mut memory, &arrived)
+                // Frames of a thread that runs tasks are not laid out: it goes back, and is refused natively.
+                if point.is_asked
+                    && let Some(left) = leaves(n, &guest, &mut memory, &arrived)
                     && let Ok(going) = (point.land)(&left, Apart::default())
                 {
                     land(n, page, here, going)

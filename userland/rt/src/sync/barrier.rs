@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use dyad_abi::{Error, Result};
 
-use super::{LostBefore, wait};
+use super::{LostBefore, me, wait};
 use dyad_sys::thread;
 
 use crate::futex;
@@ -40,8 +40,9 @@ impl Barrier {
     /// # Errors
     ///
     /// `NodeDead` if a thread of the program was lost with its node since the barrier was first used, or before that
-    /// and the others do not come: the barrier is of no use any more then.
+    /// and the others do not come: the barrier is of no use any more then. `Denied` in an invocation.
     pub fn wait(&self) -> Result<Last> {
+        me()?;
         self.lost.used();
         let round = self.round.load(Ordering::Acquire);
         // Releases what this one has done, and the last one acquires it from all.

@@ -16,12 +16,13 @@
 //! | give back: swap 0; if it was contended, wake one | release |
 
 use core::cell::UnsafeCell;
+use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use dyad_abi::{Error, Result};
 
-use super::{AWAITED as CONTENDED, SPINS, is_lost, me, wait};
+use super::{AWAITED as CONTENDED, SPINS, is_lost, me, refused, wait};
 use crate::futex;
 
 /// A value that one thread at a time uses.
@@ -52,23 +53,28 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Takes the mutex if it is open.
+    /// Takes the mutex if it is open. `None` in an invocation.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.try_lock_as(me().ok()?)
+    }
+
+    fn try_lock_as(&self, me: u32) -> Option<MutexGuard<'_, T>> {
         self.word
-            .compare_exchange(0, me(), Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
-            .then(|| MutexGuard { mutex: self })
+            .then(|| MutexGuard::of(self))
     }
 
     /// Takes the mutex, waiting for it if need be.
     ///
     /// # Panics
     ///
-    /// If the thread that has it was lost with its node: what it protects may be half changed.
+    /// If the thread that has it was lost with its node: what it protects may be half changed. If the calling thread
+    /// has it already; in an invocation.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         match self.lock_or_lost() {
             Ok(guard) => guard,
-            Err(e) => panic!("the thread that holds a mutex was lost: {e}"),
+            Err(e) => refused("a mutex", e),
         }
     }
 
@@ -77,19 +83,24 @@ impl<T> Mutex<T> {
     /// # Errors
     ///
     /// `NodeDead` if the thread that has it was lost with its node. It stays taken;
-    /// [`take_from_lost`](Mutex::take_from_lost) is for those who know what to do.
+    /// [`take_from_lost`](Mutex::take_from_lost) takes it over. `Denied` in an invocation.
+    ///
+    /// # Panics
+    ///
+    /// If the calling thread has it already.
     pub fn lock_or_lost(&self) -> Result<MutexGuard<'_, T>> {
-        match self.try_lock() {
+        let me = me()?;
+        match self.try_lock_as(me) {
             Some(guard) => Ok(guard),
-            None => self.lock_contended(),
+            None => self.lock_contended(me),
         }
     }
 
     #[cold]
-    fn lock_contended(&self) -> Result<MutexGuard<'_, T>> {
+    fn lock_contended(&self, me: u32) -> Result<MutexGuard<'_, T>> {
         for _ in 0..SPINS {
             if self.word.load(Ordering::Relaxed) == 0
-                && let Some(guard) = self.try_lock()
+                && let Some(guard) = self.try_lock_as(me)
             {
                 return Ok(guard);
             }
@@ -100,8 +111,12 @@ impl<T> Mutex<T> {
             if is_lost(now) {
                 return Err(Error::NodeDead);
             }
-            // Others may wait still, so whoever has waited takes it as contended.
-            let next = if now == 0 { me() } else { now } | CONTENDED;
+            assert!(
+                now & !CONTENDED != me,
+                "a thread waits for a mutex that it has itself"
+            );
+            // Others may wait still, so a thread that has waited takes it as contended.
+            let next = if now == 0 { me } else { now } | CONTENDED;
             if now != next
                 && self
                     .word
@@ -111,28 +126,29 @@ impl<T> Mutex<T> {
                 continue;
             }
             if now == 0 {
-                return Ok(MutexGuard { mutex: self });
+                return Ok(MutexGuard::of(self));
             }
             // Whatever ends the wait: the owner is looked at again.
             let _ = wait(&self.word, next);
         }
     }
 
-    /// Whether the thread that has it was lost.
-    fn is_lost(&self) -> bool {
-        is_lost(self.word.load(Ordering::Relaxed))
-    }
-
-    /// Takes the mutex over from a thread that was lost; `None` if it was not. The value is as that
-    /// thread has left it.
-    pub fn take_from_lost(&self) -> Option<MutexGuard<'_, T>> {
+    /// Takes the mutex over from a thread that was lost; `None` if it was not, and in an invocation. The value is as
+    /// that thread has left it.
+    ///
+    /// # Safety
+    ///
+    /// No thread that lives uses a reference that the guard of the lost thread has given out. A thread can have one if
+    /// the lost thread has lent the value, or a part of it, to threads of a scope, or has leaked its guard.
+    pub unsafe fn take_from_lost(&self) -> Option<MutexGuard<'_, T>> {
+        let me = me().ok()?;
         let now = self.word.load(Ordering::Relaxed);
-        (self.is_lost()
+        (is_lost(now)
             && self
                 .word
-                .compare_exchange(now, me() | CONTENDED, Ordering::Acquire, Ordering::Relaxed)
+                .compare_exchange(now, me | CONTENDED, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok())
-        .then(|| MutexGuard { mutex: self })
+        .then(|| MutexGuard::of(self))
     }
 
     /// The value, of a mutex that nobody else has.
@@ -153,11 +169,44 @@ impl<T: Default> Default for Mutex<T> {
 }
 
 /// Holds a [`Mutex`]; opens it when dropped.
+///
+/// It stays on its thread, which the mutex names:
+///
+/// ```compile_fail,E0277
+/// fn is_send(_: impl Send) {}
+/// is_send(dyad_rt::sync::Mutex::new(0).lock());
+/// ```
+///
+/// Threads share it only if they may share the value:
+///
+/// ```compile_fail,E0277
+/// use core::cell::Cell;
+///
+/// fn is_sync(_: impl Sync) {}
+/// is_sync(dyad_rt::sync::Mutex::new(Cell::new(0)).lock());
+/// ```
+/// ```
+/// fn is_sync(_: impl Sync) {}
+/// is_sync(dyad_rt::sync::Mutex::new(0).lock());
+/// ```
 pub struct MutexGuard<'a, T> {
     mutex: &'a Mutex<T>,
+    /// Neither `Send` nor `Sync` by itself.
+    of_thread: PhantomData<*const ()>,
 }
 
+// SAFETY: 1. All that a shared guard gives is a shared reference to the value, which `Sync` allows.
+unsafe impl<T: Sync> Sync for MutexGuard<'_, T> {}
+
 impl<'a, T> MutexGuard<'a, T> {
+    /// The calling thread has just taken the mutex.
+    fn of(mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+        MutexGuard {
+            mutex,
+            of_thread: PhantomData,
+        }
+    }
+
     /// The mutex it holds.
     pub(super) fn mutex(&self) -> &'a Mutex<T> {
         self.mutex
@@ -168,7 +217,8 @@ impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: 1. The guard exists, so this thread holds the mutex and nobody else has access.
+        // SAFETY: 1. The guard exists, so the thread that made it has the mutex. No other guard exists: the mutex is
+        // taken from a thread only if that was lost and no reference of its guard is in use (`take_from_lost`).
         unsafe { &*self.mutex.value.get() }
     }
 }

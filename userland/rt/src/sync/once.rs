@@ -6,11 +6,22 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use dyad_abi::{Error, Result};
+
 use super::{AWAITED, is_lost, me, wait};
 use crate::futex;
 
 const NEW: u32 = 0;
 const DONE: u32 = u32::MAX;
+
+/// Panics because it does not happen.
+#[cold]
+pub(super) fn never(why: Error) -> ! {
+    match why {
+        Error::Denied => panic!("what happens once cannot happen in an invocation"),
+        why => panic!("the thread that was to do something once was lost: {why}"),
+    }
+}
 
 /// Runs a function once, in the thread that comes first. If the function panics, the program ends.
 pub struct Once {
@@ -34,29 +45,51 @@ impl Once {
     ///
     /// # Panics
     ///
-    /// If the thread that runs it was lost with its node.
+    /// If the thread that runs it was lost with its node; if `f` itself comes here; in an invocation, if it has not
+    /// happened.
     pub fn call_once(&self, f: impl FnOnce()) {
-        if self.is_done() {
-            return;
+        match self.call_once_or_lost(f) {
+            Ok(()) => {}
+            Err(e) => never(e),
         }
+    }
+
+    /// As [`call_once`](Once::call_once), with an error for a thread that was lost.
+    ///
+    /// # Errors
+    ///
+    /// `NodeDead` if the thread that runs it was lost with its node: it never happens. `Denied` in an invocation, if it
+    /// has not happened.
+    ///
+    /// # Panics
+    ///
+    /// If `f` itself comes here.
+    pub fn call_once_or_lost(&self, f: impl FnOnce()) -> Result<()> {
+        if self.is_done() {
+            return Ok(());
+        }
+        let me = me()?;
         let first = self
             .state
-            .compare_exchange(NEW, me(), Ordering::Acquire, Ordering::Relaxed);
+            .compare_exchange(NEW, me, Ordering::Acquire, Ordering::Relaxed);
         if first.is_ok() {
             f();
             if self.state.swap(DONE, Ordering::Release) & AWAITED != 0 {
                 futex::wake_all(&self.state);
             }
-            return;
+            return Ok(());
         }
         loop {
             let now = self.state.load(Ordering::Acquire);
             if now == DONE {
-                return;
+                return Ok(());
+            }
+            if is_lost(now) {
+                return Err(Error::NodeDead);
             }
             assert!(
-                !is_lost(now),
-                "the thread that was to do something once was lost with its node"
+                now & !AWAITED != me,
+                "what happens once waits for itself: it has been asked for while it happens"
             );
             let awaited = now | AWAITED;
             if now != awaited

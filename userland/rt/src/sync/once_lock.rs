@@ -2,7 +2,9 @@
 
 use core::cell::UnsafeCell;
 
-use super::Once;
+use dyad_abi::Error;
+
+use super::once::{Once, never};
 
 /// A value that the first caller makes, and that all threads read from then on.
 ///
@@ -48,15 +50,33 @@ impl<T> OnceLock<T> {
     ///
     /// # Panics
     ///
-    /// If the thread that makes it was lost with its node.
+    /// If the thread that makes it was lost with its node; if `make` itself asks for the value; in an invocation, if
+    /// there is none.
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
-        self.once.call_once(|| {
+        match self.get_or_init_or_lost(make) {
+            Ok(value) => value,
+            Err(e) => never(e),
+        }
+    }
+
+    /// As [`get_or_init`](OnceLock::get_or_init), with an error for a thread that was lost.
+    ///
+    /// # Errors
+    ///
+    /// `NodeDead` if the thread that makes it was lost with its node: there never is a value. `Denied` in an invocation,
+    /// if there is none.
+    ///
+    /// # Panics
+    ///
+    /// If `make` itself asks for the value.
+    pub fn get_or_init_or_lost(&self, make: impl FnOnce() -> T) -> Result<&T, Error> {
+        self.once.call_once_or_lost(|| {
             let value = make();
             // SAFETY: 1. This runs once, and no thread reads before it is over.
             unsafe { *self.value.get() = Some(value) };
-        });
+        })?;
         match self.get() {
-            Some(value) => value,
+            Some(value) => Ok(value),
             None => unreachable!("it has been made"),
         }
     }
@@ -66,6 +86,10 @@ impl<T> OnceLock<T> {
     /// # Errors
     ///
     /// That value, if it has one already.
+    ///
+    /// # Panics
+    ///
+    /// As [`get_or_init`](OnceLock::get_or_init).
     pub fn set(&self, value: T) -> Result<(), T> {
         let mut value = Some(value);
         self.get_or_init(|| match value.take() {

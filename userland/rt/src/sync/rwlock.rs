@@ -7,20 +7,29 @@
 //! ```
 //!
 //! A reader that comes while a thread waits has to wait too, so that writers are not kept out for ever. A thread that
-//! reads must therefore not read a second time before it has left.
+//! reads must therefore not read a second time before it has left; if it has to wait then it panics.
+//!
+//! The word names a writer. Readers are named by a count of each thread, which only that thread changes: before it comes
+//! in and after it has left. So the counts of lost threads say whether a lost thread reads. A thread that is lost within
+//! the few instructions in between counts as a reader too.
 //!
 //! | step | order |
 //! |---|---|
-//! | take | acquire |
+//! | a reader counts itself | before it comes in |
+//! | take | acquire; release of the reader's count |
 //! | leave: readers count down, a writer swaps 0; the thread that leaves the lock free and awaited wakes all | release |
+//! | a reader does not count itself any more | after it has left |
 
 use core::cell::UnsafeCell;
+use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
+use dyad_abi::user::MAX_PROGRAM_THREADS;
 use dyad_abi::{Error, Result};
+use dyad_sys::thread;
 
-use super::{AWAITED, LostBefore, SPINS, is_lost, me, wait};
+use super::{AWAITED, SPINS, is_lost, me, refused, wait};
 use crate::futex;
 
 /// In the word: the rest names a writer, and does not count readers.
@@ -40,7 +49,8 @@ const WRITER: u32 = 1 << 30;
 /// ```
 pub struct RwLock<T> {
     word: AtomicU32,
-    lost: LostBefore,
+    /// By thread: how many guards it reads with.
+    reading: [AtomicU16; MAX_PROGRAM_THREADS as usize],
     value: UnsafeCell<T>,
 }
 
@@ -53,39 +63,22 @@ impl<T> RwLock<T> {
     pub const fn new(value: T) -> RwLock<T> {
         RwLock {
             word: AtomicU32::new(0),
-            lost: LostBefore::new(),
+            reading: [const { AtomicU16::new(0) }; _],
             value: UnsafeCell::new(value),
         }
     }
 
-    /// The word after one more reader, if one may come in.
-    fn with_reader(word: u32) -> Option<u32> {
-        (word & (WRITER | AWAITED) == 0).then_some(word + 1)
-    }
-
-    /// The word after a writer has come in, if one may.
-    fn with_writer(word: u32) -> Option<u32> {
-        (word & !AWAITED == 0).then(|| word | WRITER | me())
-    }
-
-    fn try_take(&self, next: impl Fn(u32) -> Option<u32>) -> bool {
-        self.word
-            .fetch_update(Ordering::Acquire, Ordering::Relaxed, next)
-            .is_ok()
-    }
-
-    /// Reads, if no thread writes or waits.
+    /// Reads, if no thread writes or waits. `None` in an invocation.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
-        self.lost.used();
-        let taken = self.try_take(Self::with_reader);
-        taken.then(|| RwLockReadGuard { lock: self })
+        let me = me().ok()?;
+        self.try_take::<false>(me)
+            .then(|| RwLockReadGuard::of(self, me))
     }
 
-    /// Writes, if no thread reads or writes.
+    /// Writes, if no thread reads or writes. `None` in an invocation.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
-        self.lost.used();
-        let taken = self.try_take(Self::with_writer);
-        taken.then(|| RwLockWriteGuard { lock: self })
+        self.try_take::<true>(me().ok()?)
+            .then(|| RwLockWriteGuard::of(self))
     }
 
     /// Reads, once no thread writes.
@@ -96,7 +89,7 @@ impl<T> RwLock<T> {
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         match self.read_or_lost() {
             Ok(guard) => guard,
-            Err(e) => panic!("a thread that holds a lock was lost: {e}"),
+            Err(e) => refused("a reader-writer lock", e),
         }
     }
 
@@ -104,56 +97,116 @@ impl<T> RwLock<T> {
     ///
     /// # Panics
     ///
-    /// If the thread that writes was lost with its node: the value may be half changed. If the same readers have the
-    /// lock for [`PATIENCE_NS`](super::PATIENCE_NS), and a thread of the program was lost since the lock was first used:
-    /// it may have been one of them.
+    /// If a thread that has the lock was lost with its node: a writer may have left the value half changed, and a reader
+    /// never leaves. If the calling thread has the lock already; in an invocation.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         match self.write_or_lost() {
             Ok(guard) => guard,
-            Err(e) => panic!("a thread that holds a lock was lost: {e}"),
+            Err(e) => refused("a reader-writer lock", e),
         }
     }
 
-    /// As [`read`](RwLock::read), with an error where that panics.
+    /// As [`read`](RwLock::read), with an error for a thread that was lost.
     ///
     /// # Errors
     ///
-    /// `NodeDead`.
+    /// `NodeDead` if a thread that has the lock was lost with its node; `Denied` in an invocation.
+    ///
+    /// # Panics
+    ///
+    /// If the calling thread waits for itself: it writes, or reads while another thread waits.
     pub fn read_or_lost(&self) -> Result<RwLockReadGuard<'_, T>> {
-        self.take(Self::with_reader)?;
-        Ok(RwLockReadGuard { lock: self })
+        let me = self.take::<false>()?;
+        Ok(RwLockReadGuard::of(self, me))
     }
 
-    /// As [`write`](RwLock::write), with an error where that panics.
+    /// As [`write`](RwLock::write), with an error for a thread that was lost.
     ///
     /// # Errors
     ///
-    /// `NodeDead`.
+    /// `NodeDead` if a thread that has the lock was lost with its node; `Denied` in an invocation.
+    ///
+    /// # Panics
+    ///
+    /// If the calling thread has the lock already.
     pub fn write_or_lost(&self) -> Result<RwLockWriteGuard<'_, T>> {
-        self.take(Self::with_writer)?;
-        Ok(RwLockWriteGuard { lock: self })
+        self.take::<true>()?;
+        Ok(RwLockWriteGuard::of(self))
     }
 
-    fn take(&self, next: impl Fn(u32) -> Option<u32>) -> Result<()> {
-        self.lost.used();
+    /// The word after a thread has come in, if one may: a writer or a reader.
+    fn with<const WRITES: bool>(me: u32, word: u32) -> Option<u32> {
+        match WRITES {
+            true => (word & !AWAITED == 0).then_some(word | WRITER | me),
+            false => (word & (WRITER | AWAITED) == 0).then_some(word + 1),
+        }
+    }
+
+    /// With how many guards a thread reads.
+    fn reading(&self, me: u32) -> &AtomicU16 {
+        &self.reading[me as usize - 1]
+    }
+
+    /// Comes in, if the calling thread may now.
+    fn try_take<const WRITES: bool>(&self, me: u32) -> bool {
+        let next = |word| Self::with::<WRITES>(me, word);
+        if next(self.word.load(Ordering::Relaxed)).is_none() {
+            return false;
+        }
+        let reading = self.reading(me);
+        let before = reading.load(Ordering::Relaxed);
+        if !WRITES {
+            let more = before.checked_add(1);
+            reading.store(
+                more.expect("a thread reads with too many guards"),
+                Ordering::Relaxed,
+            );
+        }
+        let (take, look) = (Ordering::AcqRel, Ordering::Relaxed);
+        let taken = self.word.fetch_update(take, look, next).is_ok();
+        if !WRITES && !taken {
+            reading.store(before, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    /// Whether a thread was lost while it read.
+    fn has_lost_reader(&self) -> bool {
+        let lost = thread::lost();
+        let mut threads = self.reading.iter().enumerate();
+        threads.any(|(n, count)| lost >> n & 1 != 0 && count.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Comes in, once the calling thread may. Gives what it is named by.
+    fn take<const WRITES: bool>(&self) -> Result<u32> {
+        let me = me()?;
         for _ in 0..SPINS {
-            if self.try_take(&next) {
-                return Ok(());
+            if self.try_take::<WRITES>(me) {
+                return Ok(me);
             }
             dyad_sys::raw::relax();
         }
         loop {
+            if self.try_take::<WRITES>(me) {
+                return Ok(me);
+            }
             let now = self.word.load(Ordering::Relaxed);
-            if let Some(new) = next(now) {
-                let (take, look) = (Ordering::Acquire, Ordering::Relaxed);
-                if self.word.compare_exchange(now, new, take, look).is_ok() {
-                    return Ok(());
-                }
+            if Self::with::<WRITES>(me, now).is_some() {
                 continue;
             }
-            if now & WRITER != 0 && is_lost(now & !WRITER) {
-                return Err(Error::NodeDead);
+            let (is_mine, is_lost) = match now & WRITER {
+                0 => {
+                    let reads = self.reading(me).load(Ordering::Relaxed) != 0;
+                    (reads, self.has_lost_reader())
+                }
+                _ => (now & !AWAITED == WRITER | me, is_lost(now & !WRITER)),
+            };
+            if is_lost {
+                // The lost thread may have left just before.
+                let taken = self.try_take::<WRITES>(me);
+                return taken.then_some(me).ok_or(Error::NodeDead);
             }
+            assert!(!is_mine, "a thread waits for a lock that it has itself");
             let awaited = now | AWAITED;
             if now != awaited
                 && self
@@ -163,12 +216,8 @@ impl<T> RwLock<T> {
             {
                 continue;
             }
-            let is_read = now & WRITER == 0;
-            let timed_out = wait(&self.word, awaited) == Err(Error::TimedOut);
-            // Readers have no names. Nothing has changed for long, so one of them may be the thread that was lost.
-            if is_read && timed_out && self.lost.has_changed() {
-                return Err(Error::NodeDead);
-            }
+            // Whatever ends the wait: the word is looked at again.
+            let _ = wait(&self.word, awaited);
         }
     }
 
@@ -197,13 +246,68 @@ impl<T: Default> Default for RwLock<T> {
 }
 
 /// Reads the value of an [`RwLock`]; leaves it when dropped.
+///
+/// It stays on its thread, which the lock names:
+///
+/// ```compile_fail,E0277
+/// fn is_send(_: impl Send) {}
+/// is_send(dyad_rt::sync::RwLock::new(0).read());
+/// ```
 pub struct RwLockReadGuard<'a, T> {
     lock: &'a RwLock<T>,
+    /// What the thread is named by.
+    me: u32,
+    /// Neither `Send` nor `Sync` by itself.
+    of_thread: PhantomData<*const ()>,
 }
 
 /// Writes the value of an [`RwLock`]; leaves it when dropped.
+///
+/// It stays on its thread, which the lock names:
+///
+/// ```compile_fail,E0277
+/// fn is_send(_: impl Send) {}
+/// is_send(dyad_rt::sync::RwLock::new(0).write());
+/// ```
+///
+/// Threads share a guard if they may share the value:
+///
+/// ```
+/// fn is_sync(_: impl Sync) {}
+/// is_sync(dyad_rt::sync::RwLock::new(0).write());
+/// is_sync(dyad_rt::sync::RwLock::new(0).read());
+/// ```
 pub struct RwLockWriteGuard<'a, T> {
     lock: &'a RwLock<T>,
+    /// Neither `Send` nor `Sync` by itself.
+    of_thread: PhantomData<*const ()>,
+}
+
+// SAFETY: 1. All that a shared guard gives is a shared reference to the value, which `Sync` allows.
+unsafe impl<T: Sync> Sync for RwLockReadGuard<'_, T> {}
+
+// SAFETY: 1. All that a shared guard gives is a shared reference to the value, which `Sync` allows.
+unsafe impl<T: Sync> Sync for RwLockWriteGuard<'_, T> {}
+
+impl<'a, T> RwLockReadGuard<'a, T> {
+    /// The calling thread has just come in.
+    fn of(lock: &'a RwLock<T>, me: u32) -> RwLockReadGuard<'a, T> {
+        RwLockReadGuard {
+            lock,
+            me,
+            of_thread: PhantomData,
+        }
+    }
+}
+
+impl<'a, T> RwLockWriteGuard<'a, T> {
+    /// The calling thread has just come in.
+    fn of(lock: &'a RwLock<T>) -> RwLockWriteGuard<'a, T> {
+        RwLockWriteGuard {
+            lock,
+            of_thread: PhantomData,
+        }
+    }
 }
 
 impl<T> Deref for RwLockReadGuard<'_, T> {
@@ -242,10 +346,14 @@ impl<T> Drop for RwLockReadGuard<'_, T> {
                 _ => now - 1,
             };
             match word.compare_exchange(now, next, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) if next == 0 => return self.lock.left(now),
-                Ok(_) => return,
+                Ok(_) => break,
                 Err(other) => now = other,
             }
+        }
+        let reading = self.lock.reading(self.me);
+        reading.store(reading.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+        if now & !AWAITED == 1 {
+            self.lock.left(now);
         }
     }
 }

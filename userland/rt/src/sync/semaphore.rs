@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use dyad_abi::{Error, Result};
 
-use super::{LostBefore, SPINS, wait, wait_until};
+use super::{LostBefore, SPINS, me, refused, wait, wait_until};
 use dyad_sys::thread;
 
 use crate::futex;
@@ -32,13 +32,12 @@ impl Semaphore {
     }
 
     /// Takes a permit, waiting for one until fused time reaches `deadline_ns` at most; `false`: there
-    /// was none.
+    /// was none. In an invocation this does not wait.
     pub fn acquire_until(&self, deadline_ns: u64) -> bool {
         while !self.try_acquire() {
-            match wait_until(&self.permits, 0, deadline_ns) {
-                Err(Error::TimedOut) => return self.try_acquire(),
-                Err(Error::Denied) => dyad_sys::raw::relax(),
-                _ => {}
+            let waited = wait_until(&self.permits, 0, deadline_ns);
+            if let Err(Error::TimedOut | Error::Denied) = waited {
+                return self.try_acquire();
             }
         }
         true
@@ -46,10 +45,17 @@ impl Semaphore {
 
     /// Takes a permit, waiting for one if need be: for ever, if the threads with the permits were lost with
     /// their nodes. [`acquire_or_lost`](Semaphore::acquire_or_lost) does not wait then.
+    ///
+    /// # Panics
+    ///
+    /// If there is none in an invocation.
     pub fn acquire(&self) {
         self.lost.used();
         if self.spin() {
             return;
+        }
+        if let Err(e) = me() {
+            refused("a permit", e);
         }
         while !self.try_acquire() {
             let _ = wait(&self.permits, 0);
@@ -61,12 +67,14 @@ impl Semaphore {
     /// # Errors
     ///
     /// `NodeDead` if there is no permit, and a thread of the program was lost with its node since a permit was first
-    /// waited for, or before that and no permit comes: the lost thread may have had one.
+    /// waited for, or before that and no permit comes: the lost thread may have had one. `Denied` if there is none in an
+    /// invocation.
     pub fn acquire_or_lost(&self) -> Result<()> {
         self.lost.used();
         if self.spin() {
             return Ok(());
         }
+        me()?;
         while !self.try_acquire() {
             let in_vain = self.lost.has_changed()
                 || wait(&self.permits, 0) == Err(Error::TimedOut) && thread::lost() != 0;

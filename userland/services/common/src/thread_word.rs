@@ -46,6 +46,12 @@ const fn idle(word: u64) -> u64 {
     word & !(STARTED_ONCE - 1)
 }
 
+/// [`idle`] of a word after one more start. The count goes from its end back to 1: 0 stands for a thread that was never
+/// started.
+fn started_again(word: u64) -> u64 {
+    idle(word).checked_add(STARTED_ONCE).unwrap_or(STARTED_ONCE)
+}
+
 /// The word of a thread.
 pub struct ThreadWord(AtomicU64);
 
@@ -101,7 +107,7 @@ impl ThreadWord {
             _ => return Err(Error::Again),
         }
         may()?;
-        let idle = idle(was) + STARTED_ONCE;
+        let idle = started_again(was);
         let starting = idle | me << STARTER_SHIFT | STARTING;
         self.exchange(was, starting)
             .then_some(Claim {
@@ -253,6 +259,19 @@ mod tests {
             word.end();
             assert_eq!(word.state(), State::Idle);
             assert!(!word.is_new(), "it was configured once");
+        }
+    }
+
+    #[test]
+    fn a_count_of_starts_that_is_full_begins_again_at_one() {
+        let word = ThreadWord(AtomicU64::new(idle(u64::MAX)));
+        for _ in 0..2 {
+            let start = claim(&word, ME).ok().unwrap();
+            assert_eq!((word.state(), word.is_new()), (State::Starting, false));
+            assert_eq!(start.settle(Ok(()), Ok(())), Ok(()));
+            assert_eq!((word.state(), word.is_new()), (State::Running, false));
+            word.end();
+            assert_eq!((word.state(), word.is_new()), (State::Idle, false));
         }
     }
 

@@ -1,0 +1,146 @@
+//! What invocations are refused, and what threads are told that wait for themselves.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::string::String;
+
+use dyad_abi::{CpuId, Error, Isa, NodeId};
+use dyad_host::{Config, invoked, kill_node, run};
+use dyad_sys::{exit, thread};
+
+use super::{Barrier, LostBefore, Mutex, Once, OnceLock, RwLock, Semaphore};
+
+/// The message of the panic with which `f` ends.
+fn panic_of(f: impl FnOnce()) -> String {
+    let payload = catch_unwind(AssertUnwindSafe(f)).expect_err("it comes back");
+    match payload.downcast::<String>() {
+        Ok(text) => *text,
+        Err(other) => String::from(*other.downcast::<&str>().expect("a message")),
+    }
+}
+
+#[test]
+fn nothing_is_taken_in_an_invocation() {
+    let (mutex, lock) = (Mutex::new(1), RwLock::new(2));
+    let (once, value, none) = (Once::new(), OnceLock::new(), Semaphore::new(0));
+    invoked(|| {
+        assert!(mutex.try_lock().is_none());
+        assert_eq!(mutex.lock_or_lost().err(), Some(Error::Denied));
+        assert!(lock.try_read().is_none() && lock.try_write().is_none());
+        assert_eq!(lock.read_or_lost().err(), Some(Error::Denied));
+        assert_eq!(lock.write_or_lost().err(), Some(Error::Denied));
+        let never = || unreachable!("it is refused before");
+        assert_eq!(once.call_once_or_lost(never), Err(Error::Denied));
+        assert_eq!(value.get_or_init_or_lost(|| 3), Err(Error::Denied));
+        assert_eq!(none.acquire_or_lost(), Err(Error::Denied));
+        assert!(!none.acquire_until(u64::MAX));
+        assert_eq!(Barrier::new(2).wait(), Err(Error::Denied));
+        for refused in [
+            panic_of(|| drop(mutex.lock())),
+            panic_of(|| drop(lock.read())),
+            panic_of(|| drop(lock.write())),
+            panic_of(|| once.call_once(never)),
+            panic_of(|| _ = value.get_or_init(|| 3)),
+            panic_of(|| none.acquire()),
+        ] {
+            assert!(refused.contains("in an invocation"), "{refused}");
+        }
+    });
+    // All is as it was: threads take it.
+    assert_eq!(*mutex.lock(), 1);
+    assert_eq!(*lock.write(), 2);
+    assert_eq!(*lock.read(), 2);
+    once.call_once(|| ());
+    assert_eq!(*value.get_or_init(|| 4), 4);
+    none.release();
+    // What is done, and what is there, invocations use.
+    invoked(|| {
+        assert_eq!(once.call_once_or_lost(|| unreachable!()), Ok(()));
+        assert_eq!((value.get(), value.set(5)), (Some(&4), Err(5)));
+        assert_eq!(none.acquire_or_lost(), Ok(()));
+    });
+}
+
+/// An invocation of a service makes a value, and ends with a panic in the middle: those that come later are not kept
+/// waiting.
+#[test]
+fn an_invocation_that_ends_early_leaves_nothing_taken() {
+    static TABLE: OnceLock<u64> = OnceLock::new();
+    static BOOK: Mutex<u64> = Mutex::new(0);
+    let serve = || {
+        let mut book = BOOK.lock_or_lost()?;
+        *book += TABLE.get_or_init_or_lost(|| panic!("the client is taken down"))?;
+        Ok::<u64, Error>(*book)
+    };
+    for _ in 0..2 {
+        let reply = catch_unwind(|| invoked(serve));
+        assert_eq!(reply.ok(), Some(Err(Error::Denied)));
+    }
+    assert_eq!(TABLE.set(7), Ok(()));
+    assert!(BOOK.try_lock().is_some());
+}
+
+#[test]
+fn a_thread_that_waits_for_itself_is_told() {
+    let value = OnceLock::new();
+    let inner = || *value.get_or_init(|| 1);
+    let told = panic_of(|| _ = value.get_or_init(inner));
+    assert!(told.contains("waits for itself"), "{told}");
+
+    let mutex = Mutex::new(());
+    let held = mutex.lock();
+    let told = panic_of(|| drop(mutex.lock()));
+    assert!(told.contains("that it has itself"), "{told}");
+    drop(held);
+    drop(mutex.lock());
+
+    let lock = RwLock::new(());
+    let reader = lock.read();
+    let told = panic_of(|| drop(lock.write()));
+    assert!(told.contains("that it has itself"), "{told}");
+    drop(reader);
+    let writer = lock.write();
+    for told in [
+        panic_of(|| drop(lock.read())),
+        panic_of(|| drop(lock.write())),
+    ] {
+        assert!(told.contains("that it has itself"), "{told}");
+    }
+    drop(writer);
+    drop(lock.write());
+}
+
+/// An invocation does not know which threads were lost: what it finds is no loss for threads, nor theirs one for it.
+#[test]
+fn losses_are_those_that_threads_see() {
+    fn entry(argument: u64) -> ! {
+        let me = thread::Number::of_argument(argument);
+        if me != Some(thread::Number::FIRST) {
+            loop {
+                dyad_sys::yield_now();
+            }
+        }
+        let lose = |n: u64| {
+            let number = thread::Number::new(n).expect("a thread");
+            let node = NodeId::new(n).expect("a node");
+            thread::start(number, node, CpuId::new(0).expect("a CPU")).expect("it starts");
+            kill_node(node);
+            assert!(thread::is_lost(number));
+        };
+        lose(1);
+        let (by_thread, by_invocation) = (LostBefore::new(), LostBefore::new());
+        invoked(|| by_invocation.used());
+        by_thread.used();
+        by_invocation.used();
+        assert!(!by_thread.has_changed() && !by_invocation.has_changed());
+        assert!(!invoked(|| by_thread.has_changed()));
+        lose(2);
+        assert!(by_thread.has_changed() && by_invocation.has_changed());
+        exit(0)
+    }
+    let nodes = [Isa::X86_64, Isa::Aarch64, Isa::Aarch64].to_vec();
+    let config = Config {
+        nodes,
+        ..Config::default()
+    };
+    assert_eq!(run(config, entry).code, 0);
+}
