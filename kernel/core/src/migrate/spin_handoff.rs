@@ -13,7 +13,7 @@
 //! While it spins, a CPU says so with the thread's address in its `activity`. Who hands it just that
 //! thread need not tell it: neither message nor doorbell.
 //!
-//! The protocol and its orderings are in [`dyad_ring::spin`]. Here is who does it, and what for.
+//! The protocol and its orderings are in [`dyad_ring::handoff`]. Here is who does it, and what for.
 //!
 //! No other thread of this CPU's scheduler runs meanwhile, so the wait is short ([`SPIN_NS`]), and ends
 //! at once if anything comes in. Threads on a time budget are not waited for. Only where caches are
@@ -76,7 +76,7 @@ pub(crate) fn is_awaited(cx: &KernelCtx, t: &'static Thread, to: NodeId, was: No
         })
 }
 
-/// Words of coherent memory, as [`dyad_ring::spin`] wants them.
+/// Words of coherent memory, as [`dyad_ring::handoff`] wants them.
 struct Direct(CoherentWords);
 
 impl handoff::Words for Direct {
