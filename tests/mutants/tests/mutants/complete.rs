@@ -161,7 +161,7 @@ fn rows_of_the_book_are_there() -> Result<(), Failed> {
             };
             let function = rest.rsplit(['/', ':']).next().unwrap_or_default();
             let mut there = false;
-            for dir in ["src", "tests"] {
+            for dir in ["src", "host", "ktest", "tests"] {
                 let dir = root().join("kernel").join(krate).join(dir);
                 if dir.is_dir() {
                     each_source(&dir, &mut |text| {
