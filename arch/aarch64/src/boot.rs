@@ -16,14 +16,12 @@
 //! writable, for as long as nothing but `boot_primary` runs; `mmu` then replaces them.
 
 use core::arch::global_asm;
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use aarch64_cpu::registers::{ID_AA64ISAR0_EL1, ID_AA64MMFR1_EL1, Readable};
 use dyad_abi::CpuId;
-use dyad_abi::boot::{BootParams, FW_CFG_NAME, MAX_TEXT};
+use dyad_abi::boot::BootParams;
 use dyad_abi::record::{self, EXIT_BOOT};
-use dyad_boot::{BootMachine, refuse};
+use dyad_boot::{BootMachine, early, refuse};
 use dyad_machine::fused;
 
 use crate::platform::Aarch64;
@@ -200,36 +198,6 @@ unsafe extern "C" {
     fn run_on_stack(stack_top: u64, function: extern "C" fn() -> !) -> !;
 }
 
-/// Memory for the boot text.
-struct TextBuffer(UnsafeCell<[u8; MAX_TEXT]>);
-
-// SAFETY: 1. `text_buffer` hands the only reference out, once.
-unsafe impl Sync for TextBuffer {}
-
-/// The memory for the boot text, at the first call.
-fn text_buffer() -> Option<&'static mut [u8; MAX_TEXT]> {
-    static BUFFER: TextBuffer = TextBuffer(UnsafeCell::new([0; MAX_TEXT]));
-    static TAKEN: AtomicBool = AtomicBool::new(false);
-    if TAKEN.swap(true, Ordering::AcqRel) {
-        return None;
-    }
-    // SAFETY: 1. the swap lets one caller through, ever; 2. nothing else refers to the cell.
-    Some(unsafe { &mut *BUFFER.0.get() })
-}
-
-fn boot_text() -> &'static str {
-    let Some(buf) = text_buffer() else {
-        refuse::<Aarch64>(format_args!("the boot parameters have been taken already"));
-    };
-    match fwcfg::read_file(FW_CFG_NAME, buf) {
-        Ok(len) => match core::str::from_utf8(&buf[..len]) {
-            Ok(text) => text,
-            Err(e) => refuse::<Aarch64>(format_args!("the boot parameters are not text: {e}")),
-        },
-        Err(e) => refuse::<Aarch64>(format_args!("no boot parameters ({FW_CFG_NAME}): {e}")),
-    }
-}
-
 /// Ends a machine whose CPUs lack what the kernel relies on. Says so without the console's lock:
 /// atomic instructions may be what is missing.
 fn check_features() {
@@ -258,19 +226,11 @@ fn check_features() {
     }
 }
 
-/// What the boot phase leaves to the phase on the kernel stack.
-struct HandOver(UnsafeCell<Option<BootMachine>>);
-
-// SAFETY: 1. used by the boot CPU only, before other CPUs are started.
-unsafe impl Sync for HandOver {}
-
-static HAND_OVER: HandOver = HandOver(UnsafeCell::new(None));
-
 /// First compiled code of the boot CPU.
 extern "C" fn boot_primary() -> ! {
     serial::init();
     check_features();
-    let text = boot_text();
+    let text = early::boot_text::<Aarch64>(fwcfg::read_file);
     let params = match BootParams::parse(text) {
         Ok(p) => p,
         Err(e) => refuse::<Aarch64>(format_args!("bad boot parameters: {e}")),
@@ -292,8 +252,7 @@ extern "C" fn boot_primary() -> ! {
         #[cfg(feature = "ktest")]
         ktests: crate::ktest::entries(),
     };
-    // SAFETY: 1. the boot CPU is alone; 2. no reference to the cell's contents exists.
-    unsafe { *HAND_OVER.0.get() = Some(machine) };
+    early::keep(machine);
     let top = cpu::use_area(CpuId::first(1).next().unwrap_or_else(|| unreachable!()));
     // SAFETY: 1. the kernel stack of this CPU is mapped and nothing is on it; 2. nothing on the
     // boot stack is used any more.
@@ -302,10 +261,7 @@ extern "C" fn boot_primary() -> ! {
 
 /// Continues on the boot CPU's kernel stack, with everything of the boot phase behind it.
 extern "C" fn on_kernel_stack() -> ! {
-    // SAFETY: 1. the boot CPU is alone; 2. the contents are taken out, not borrowed.
-    let Some(machine) = (unsafe { (*HAND_OVER.0.get()).take() }) else {
-        refuse::<Aarch64>(format_args!("the boot phase left nothing behind"));
-    };
+    let machine = early::kept::<Aarch64>();
     if let Err(e) = fused::attach::<Aarch64>(&machine.map, &machine.params) {
         refuse::<Aarch64>(format_args!("no clock: {e}"));
     }

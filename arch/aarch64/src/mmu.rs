@@ -256,8 +256,15 @@ impl PrivateRam for Ram {
     }
 }
 
-fn map_image(kernel: &Builder<'_, Ram>) -> Result<(), MapError> {
-    let parts = [
+/// Builds the kernel half for these parameters and switches this CPU to it; the boot tables, and
+/// with them the identity map, are gone. Called once, by the boot CPU, while it is alone.
+pub fn build(params: &BootParams<'_>) -> Result<FusedMap, MapError> {
+    let ram = private_ram();
+    let frames = BootFrames::<Ram>::all();
+    let root = frames.alloc_table().ok_or(MapError::NoMemory)?;
+    let idle = frames.alloc_table().ok_or(MapError::NoMemory)?;
+    let kernel = Builder::new(Isa::Aarch64, root, &frames);
+    let image = [
         (
             &raw const __text_start,
             &raw const __text_end,
@@ -274,23 +281,7 @@ fn map_image(kernel: &Builder<'_, Ram>) -> Result<(), MapError> {
             Perms::WRITE,
         ),
     ];
-    for (start, end, perms) in parts {
-        let va = start as u64..end as u64;
-        let pa = image_to_physical(va.start);
-        kernel.map(va, pa, perms, Memory::Normal)?;
-    }
-    Ok(())
-}
-
-/// Builds the kernel half for these parameters and switches this CPU to it; the boot tables, and
-/// with them the identity map, are gone. Called once, by the boot CPU, while it is alone.
-pub fn build(params: &BootParams<'_>) -> Result<FusedMap, MapError> {
-    let ram = private_ram();
-    let frames = BootFrames::<Ram>::all();
-    let root = frames.alloc_table().ok_or(MapError::NoMemory)?;
-    let idle = frames.alloc_table().ok_or(MapError::NoMemory)?;
-    let kernel = Builder::new(Isa::Aarch64, root, &frames);
-    map_image(&kernel)?;
+    kernel.map_image(image, image_to_physical)?;
     for w in &WINDOWS {
         let va = MMIO_BASE + w.base..MMIO_BASE + w.base + w.len;
         kernel.map(va, w.base, Perms::WRITE, Memory::Device)?;

@@ -16,12 +16,10 @@
 //! but boot code runs; `mmu` then replaces them.
 
 use core::arch::{asm, global_asm};
-use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use dyad_abi::CpuId;
-use dyad_abi::boot::{BootParams, ClockKind, FW_CFG_NAME, MAX_TEXT};
-use dyad_boot::{BootMachine, refuse};
+use dyad_abi::boot::{BootParams, ClockKind};
+use dyad_boot::{BootMachine, early, refuse};
 use dyad_machine::fused;
 
 use crate::platform::X86;
@@ -182,36 +180,6 @@ unsafe extern "C" {
     fn run_on_stack(stack_top: u64, function: extern "C" fn() -> !) -> !;
 }
 
-/// Memory for the boot text, handed out once.
-struct TextBuffer(UnsafeCell<[u8; MAX_TEXT]>);
-
-// SAFETY: 1. `text_buffer` hands the only reference out, once.
-unsafe impl Sync for TextBuffer {}
-
-/// The memory for the boot text, at the first call.
-fn text_buffer() -> Option<&'static mut [u8; MAX_TEXT]> {
-    static BUFFER: TextBuffer = TextBuffer(UnsafeCell::new([0; MAX_TEXT]));
-    static TAKEN: AtomicBool = AtomicBool::new(false);
-    if TAKEN.swap(true, Ordering::AcqRel) {
-        return None;
-    }
-    // SAFETY: 1. the swap lets one caller through, ever; 2. nothing else refers to the cell.
-    Some(unsafe { &mut *BUFFER.0.get() })
-}
-
-fn boot_text() -> &'static str {
-    let Some(buf) = text_buffer() else {
-        refuse::<X86>(format_args!("the boot parameters have been taken already"));
-    };
-    match fwcfg::read_file(FW_CFG_NAME, buf) {
-        Ok(len) => match core::str::from_utf8(&buf[..len]) {
-            Ok(text) => text,
-            Err(e) => refuse::<X86>(format_args!("the boot parameters are not text: {e}")),
-        },
-        Err(e) => refuse::<X86>(format_args!("no boot parameters ({FW_CFG_NAME}): {e}")),
-    }
-}
-
 /// Ends a machine whose CPUs lack what the kernel relies on.
 fn check_features() {
     use core::arch::x86_64::__cpuid_count as cpuid;
@@ -232,14 +200,6 @@ fn check_features() {
     }
 }
 
-/// What the boot phase leaves to the phase on the kernel stack.
-struct HandOver(UnsafeCell<Option<BootMachine>>);
-
-// SAFETY: 1. used by the boot CPU only, before other CPUs are started.
-unsafe impl Sync for HandOver {}
-
-static HAND_OVER: HandOver = HandOver(UnsafeCell::new(None));
-
 /// First compiled code of every CPU, on the boot stack.
 extern "C" fn boot_any(number: u64) -> ! {
     if number == 0 {
@@ -255,7 +215,7 @@ fn boot_primary() -> ! {
     traps::init_cpu();
     serial::init();
     check_features();
-    let params = match BootParams::parse(boot_text()) {
+    let params = match BootParams::parse(early::boot_text::<X86>(fwcfg::read_file)) {
         Ok(p) => p,
         Err(e) => refuse::<X86>(format_args!("bad boot parameters: {e}")),
     };
@@ -277,8 +237,7 @@ fn boot_primary() -> ! {
         #[cfg(feature = "ktest")]
         ktests: crate::ktest::entries(),
     };
-    // SAFETY: 1. the boot CPU is alone; 2. no reference to the cell's contents exists.
-    unsafe { *HAND_OVER.0.get() = Some(machine) };
+    early::keep(machine);
     let top = cpu::use_area(cpu::BOOT);
     // SAFETY: 1. the kernel stack of this CPU is mapped and nothing is on it; 2. nothing on the
     // boot stack is used any more.
@@ -287,10 +246,7 @@ fn boot_primary() -> ! {
 
 /// Continues on the boot CPU's kernel stack, with everything of the boot phase behind it.
 extern "C" fn on_kernel_stack() -> ! {
-    // SAFETY: 1. the boot CPU is alone; 2. the contents are taken out, not borrowed.
-    let Some(machine) = (unsafe { (*HAND_OVER.0.get()).take() }) else {
-        refuse::<X86>(format_args!("the boot phase left nothing behind"));
-    };
+    let machine = early::kept::<X86>();
     if let Err(e) = fused::attach::<X86>(&machine.map, &machine.params) {
         refuse::<X86>(format_args!("no clock: {e}"));
     }

@@ -139,6 +139,25 @@ impl<'a, R: PrivateRam> Builder<'a, R> {
         map_range(&self.table, self.frames, va, pa, perms, memory)
     }
 
+    /// Maps the parts of the kernel's image: where each begins and ends, and what may be done with it.
+    /// `to_physical` is where the image lies.
+    ///
+    /// # Errors
+    ///
+    /// As [`RemoteCpu::map`].
+    pub fn map_image(
+        &self,
+        parts: [(*const u8, *const u8, Perms); 3],
+        to_physical: impl Fn(u64) -> u64,
+    ) -> Result<(), MapError> {
+        for (start, end, perms) in parts {
+            let va = start as u64..end as u64;
+            let pa = to_physical(va.start);
+            self.map(va, pa, perms, Memory::Normal)?;
+        }
+        Ok(())
+    }
+
     /// Maps a range to new frames, readable and writable.
     ///
     /// # Errors

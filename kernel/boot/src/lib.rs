@@ -2,6 +2,7 @@
 //!
 //! | module | concern |
 //! |---|---|
+//! | [`early`] | boot parameters, and what is kept while the boot CPU changes stacks |
 //! | [`sequence`] | the order of it all; where `arch/*` enters |
 //! | [`kernel_map`] | the kernel half of an address space |
 //! | [`device`] | firmware configuration, doorbell |
@@ -19,6 +20,7 @@
 #![deny(unsafe_code)]
 
 pub mod device;
+pub mod early;
 pub mod join;
 pub mod kernel_map;
 pub mod selftest;

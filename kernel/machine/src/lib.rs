@@ -30,10 +30,15 @@ pub mod inbox;
 pub mod kernel_ctx;
 pub mod lookup;
 pub mod note;
+mod of_modules;
 pub mod panic;
 pub mod platform;
 
 pub use platform::Platform;
+
+// For `platform_of_modules`.
+#[doc(hidden)]
+pub use {dyad_abi, dyad_pgtbl, dyad_shm};
 
 use dyad_object as object;
 use dyad_object::{memory, node};
