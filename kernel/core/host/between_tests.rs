@@ -7,7 +7,7 @@ use std::rc::Rc;
 use dyad_abi::cap::{RegionKind, TableAt};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, Result};
-use dyad_pgtbl::{Leaf, Level, Perms, Place, Pte};
+use dyad_pgtbl::{Leaf, Level, Perms, Pte, PteSlot};
 use dyad_shm::frame::WeakRef;
 
 use super::system::{PAIR, System, VA, cx, frame_cap, this};
@@ -53,7 +53,7 @@ fn meanwhile(
 }
 
 /// What the table of an ISA says about an address.
-fn at(t: &SpaceCtx<'_>, isa: Isa) -> (Driver, Place, Option<Leaf>) {
+fn at(t: &SpaceCtx<'_>, isa: Isa) -> (Driver, PteSlot, Option<Leaf>) {
     let d = t.driver(isa).unwrap();
     let place = d.find(VA, Level::L1).unwrap();
     let leaf = match d.meaning(&place) {

@@ -3,7 +3,7 @@
 use dyad_abi::cap::ObjectKind;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Isa, Result};
-use dyad_pgtbl::{Leaf, Level, Place, Pte};
+use dyad_pgtbl::{Leaf, Level, Pte, PteSlot};
 use dyad_retype::{Order, Use};
 use dyad_shm::frame::WeakRef;
 
@@ -66,7 +66,7 @@ pub fn region(k: &Kernel, space: WeakRef, start: u64, len: u64, kind: u64) -> Re
 }
 
 /// What an ISA's table has at `va`.
-pub fn look(k: &Kernel, space: WeakRef, isa: Isa, va: u64) -> Option<(Place, Leaf)> {
+pub fn look(k: &Kernel, space: WeakRef, isa: Isa, va: u64) -> Option<(PteSlot, Leaf)> {
     let d = within(k, space).ok()?.driver(isa).ok()?;
     let place = d.find(va, Level::L1).ok()?;
     match d.meaning(&place) {
@@ -89,7 +89,7 @@ pub fn map(rig: &Rig<'_>, space: WeakRef, isa: Isa, va: u64, leaf: Leaf) -> Resu
 }
 
 /// The place of a page; tables on the way are objects of the rig.
-fn loop_place(rig: &Rig<'_>, this: &SpaceCtx<'_>, isa: Isa, va: u64) -> Result<Place> {
+fn loop_place(rig: &Rig<'_>, this: &SpaceCtx<'_>, isa: Isa, va: u64) -> Result<PteSlot> {
     let d = this.driver(isa)?;
     for _ in 0..5 {
         let place = d

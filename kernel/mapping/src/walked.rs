@@ -2,7 +2,7 @@
 
 use dyad_abi::NodeId;
 use dyad_coherence::GlobalMem;
-use dyad_pgtbl::{Leaf, Level, MapError, Place, Pte, RemoteCpu, plain};
+use dyad_pgtbl::{Leaf, Level, MapError, Pte, PteSlot, RemoteCpu, plain};
 use dyad_retype::{FrameTable, KernelKind, Order, Refused};
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
@@ -30,7 +30,7 @@ pub struct Walked<'a, 'm, M: GlobalMem + ?Sized, A> {
     /// The accessor functions of the page table.
     pub driver: &'a RemoteCpu<'m, M>,
     /// The entry.
-    pub place: &'a Place,
+    pub place: &'a PteSlot,
     /// The table of the entry: its word as it is, and what that says.
     pub table: (u64, WeakRef),
     /// The kind that the table must have.

@@ -148,7 +148,7 @@ pub(crate) const fn split(raw: u64) -> (Perms, u64) {
 #[inline(always)]
 pub(crate) const fn is_given_page(raw: u64) -> bool {
     const SET: u64 = VALID | TABLE_OR_PAGE | INNER_SHAREABLE | NOT_GLOBAL | AP_EL0 | PXN;
-    const FREE: u64 = crate::place::USER_ADDRESS | ACCESS_FLAG | SW_MAY_WRITE | SW_MAY_EXECUTE;
+    const FREE: u64 = crate::pte_slot::USER_ADDRESS | ACCESS_FLAG | SW_MAY_WRITE | SW_MAY_EXECUTE;
     // Pages that may be written say by AP whether they have been, others by the bit of software.
     if raw & DBM != 0 {
         raw & !(FREE | AP_READ_ONLY) == SET | DBM | UXN

@@ -10,7 +10,7 @@ use dyad_coherence::GlobalMem;
 use dyad_shm::{Epoch, PhysAddr};
 
 use crate::pte::{decode, encode};
-use crate::{Leaf, Level, MapError, Perms, Place, Pte};
+use crate::{Leaf, Level, MapError, Perms, Pte, PteSlot};
 
 /// Entries of a table.
 const ENTRIES: u64 = PAGE_SIZE / 8;
@@ -303,7 +303,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
     }
 
     /// [`protect`](Self::protect) of a leaf that has been found.
-    pub fn protect_at(&self, place: &Place, leaf: &Leaf, perms: Perms) -> Result<Leaf, MapError> {
+    pub fn protect_at(&self, place: &PteSlot, leaf: &Leaf, perms: Perms) -> Result<Leaf, MapError> {
         self.replace(place, leaf, |leaf| {
             let perms = perms.difference(Perms::KEPT) | leaf.perms & Perms::KEPT;
             self.encode_leaf(Leaf { perms, ..leaf }, place.level)
@@ -311,7 +311,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
     }
 
     /// [`harvest`](Self::harvest) of a leaf that has been found.
-    pub fn harvest_at(&self, place: &Place, leaf: &Leaf) -> Result<(bool, bool), MapError> {
+    pub fn harvest_at(&self, place: &PteSlot, leaf: &Leaf) -> Result<(bool, bool), MapError> {
         self.replace(place, leaf, |leaf| {
             let keep = self.preset || !leaf.perms.contains(Perms::USER);
             let clean = Leaf {
@@ -325,7 +325,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
     }
 
     /// The leaf that covers `va`, and where it is.
-    fn leaf_at(&self, va: u64) -> Result<(Place, Leaf), MapError> {
+    fn leaf_at(&self, va: u64) -> Result<(PteSlot, Leaf), MapError> {
         if !is_canonical(va) {
             return Err(MapError::BadAddress);
         }
@@ -333,7 +333,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         let Pte::Leaf(leaf) = walk.pte else {
             return Err(self.not_a_leaf(walk.pte, walk.level, MapError::NotMapped));
         };
-        let place = Place {
+        let place = PteSlot {
             entry: walk.entry,
             raw: walk.raw,
             level: walk.level,
@@ -346,7 +346,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
     /// has changed meanwhile. Returns the leaf replaced.
     pub(crate) fn replace(
         &self,
-        place: &Place,
+        place: &PteSlot,
         first: &Leaf,
         next: impl Fn(Leaf) -> Result<u64, MapError>,
     ) -> Result<Leaf, MapError> {

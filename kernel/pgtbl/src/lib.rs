@@ -41,7 +41,7 @@
 //! | another frame or size | unmap, quiesce, map | AArch64 demands break-before-make |
 //! | move | [`RemoteCpu::park`], translations dropped, copy, [`RemoteCpu::unpark`] | break-before-make, with the frame kept in between |
 //!
-//! Rows that pin frames and record intents between looking and changing work on the [`Place`] they
+//! Rows that pin frames and record intents between looking and changing work on the [`PteSlot`] they
 //! have found: [`RemoteCpu::find`], then `fill`, `close` and so on.
 //!
 //! Every change of an entry is a CAS: the owner's hardware sets accessed and dirty bits by atomic
@@ -83,8 +83,8 @@ mod a64;
 mod absent;
 mod driver;
 mod error;
-mod place;
 mod pte;
+mod pte_slot;
 mod x86;
 
 pub use dyad_shm::Epoch;
@@ -92,6 +92,6 @@ pub use dyad_shm::Epoch;
 pub use a64::A64;
 pub use driver::{FrameSource, RemoteCpu, Walk, is_canonical};
 pub use error::{EncodeError, MapError};
-pub use place::{Place, plain};
 pub use pte::{Format, Leaf, Level, Memory, Perms, Pte, decode, encode, layout};
+pub use pte_slot::{PteSlot, plain};
 pub use x86::X86;

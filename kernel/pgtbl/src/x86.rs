@@ -127,7 +127,7 @@ pub(crate) const fn split(raw: u64) -> (Perms, u64) {
 /// Whether a word is what [`user_page`] makes of permissions without `OWNED`, used or not.
 #[inline(always)]
 pub(crate) const fn is_given_page(raw: u64) -> bool {
-    const FREE: u64 = crate::place::USER_ADDRESS
+    const FREE: u64 = crate::pte_slot::USER_ADDRESS
         | ACCESSED
         | DIRTY
         | WRITABLE

@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use dyad_abi::{CpuId, NodeId};
 use dyad_captbl::{Owner, Refused as Slot, SlotPlace};
 use dyad_coherence::GlobalMem;
-use dyad_pgtbl::{Level, Perms, Place, Pte, decode};
+use dyad_pgtbl::{Level, Perms, Pte, PteSlot, decode};
 use dyad_quiesce::DirtyEntry;
 use dyad_retype::{FrameType, Order, Refs, Refused, Use};
 use dyad_shm::frame::{Epoch, WeakRef};
@@ -148,7 +148,7 @@ fn frozen_table(cx: &KernelCtx, what: WeakRef) -> Option<(dyad_abi::Isa, Level)>
 fn page_entry(cx: &KernelCtx, dead: Owner, record: &IntentRecord, d: &Driver, level: Level) {
     let raw = cx.words().load_fresh(record.place, Ordering::Acquire);
     let isa = d.isa();
-    let place = Place {
+    let place = PteSlot {
         entry: record.place,
         raw,
         level,

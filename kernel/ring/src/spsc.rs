@@ -37,16 +37,16 @@ impl core::error::Error for PushError {}
 
 /// Where a ring lies.
 #[derive(Clone, Copy, Debug)]
-struct Place<const N: u64>(PhysAddr);
+struct RingAt<const N: u64>(PhysAddr);
 
-impl<const N: u64> Place<N> {
+impl<const N: u64> RingAt<N> {
     const POWER_OF_TWO: () = assert!(N.is_power_of_two());
 
-    fn new(base: PhysAddr) -> Place<N> {
+    fn new(base: PhysAddr) -> RingAt<N> {
         // Message numbers wrap at 2^64; slots follow on only if N divides that.
-        let () = Place::<N>::POWER_OF_TWO;
+        let () = RingAt::<N>::POWER_OF_TWO;
         debug_assert!(base.0.is_multiple_of(LINE_BYTES), "ring not at a line");
-        Place(base)
+        RingAt(base)
     }
 
     fn tail(self) -> PhysAddr {
@@ -65,7 +65,7 @@ impl<const N: u64> Place<N> {
 /// The sending end. There must be one at a time.
 #[derive(Debug)]
 pub struct Producer<const N: u64 = SLOTS> {
-    place: Place<N>,
+    place: RingAt<N>,
     end: Sending,
 }
 
@@ -79,7 +79,7 @@ impl Producer {
 impl<const N: u64> Producer<N> {
     /// As [`attach`](Producer::attach), for a ring of `N` slots (a power of two).
     pub fn attach_sized<M: GlobalMem + ?Sized>(mem: &M, base: PhysAddr) -> Producer<N> {
-        let place = Place::new(base);
+        let place = RingAt::new(base);
         let tail = mem.load_fresh(place.tail(), Ordering::Relaxed);
         let end = Sending::resume(tail, N);
         Producer { place, end }
@@ -118,7 +118,7 @@ impl<const N: u64> Producer<N> {
 /// The receiving end. There must be one at a time.
 #[derive(Debug)]
 pub struct Consumer<const N: u64 = SLOTS> {
-    place: Place<N>,
+    place: RingAt<N>,
     end: Receiving,
 }
 
@@ -139,7 +139,7 @@ impl Consumer {
 impl<const N: u64> Consumer<N> {
     /// As [`attach`](Consumer::attach), for a ring of `N` slots (a power of two).
     pub fn attach_sized<M: GlobalMem + ?Sized>(mem: &M, base: PhysAddr) -> Consumer<N> {
-        let place = Place::new(base);
+        let place = RingAt::new(base);
         let head = mem.load_fresh(place.tail(), Ordering::Acquire);
         mem.store_through(place.head(), head, Ordering::Release);
         let end = Receiving::at(head);
@@ -148,7 +148,7 @@ impl<const N: u64> Consumer<N> {
 
     /// As [`resume`](Consumer::resume), for a ring of `N` slots (a power of two).
     pub fn resume_sized<M: GlobalMem + ?Sized>(mem: &M, base: PhysAddr) -> Consumer<N> {
-        let place = Place::new(base);
+        let place = RingAt::new(base);
         let end = Receiving::at(mem.load_fresh(place.head(), Ordering::Relaxed));
         Consumer { place, end }
     }

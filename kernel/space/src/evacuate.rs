@@ -41,7 +41,7 @@ use dyad_abi::ident::ISA_COUNT;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, NodeId, Result};
 use dyad_coherence::GlobalMem;
-use dyad_pgtbl::{Leaf, Level, Perms, Place, Pte};
+use dyad_pgtbl::{Leaf, Level, Perms, Pte, PteSlot};
 use dyad_quiesce::DirtyEntry;
 use dyad_retype::{Order, Refused, Use};
 use dyad_shm::frame::WeakRef;
@@ -57,7 +57,7 @@ use crate::supply::budget;
 /// A page of the space in one table.
 struct Seen {
     driver: Driver,
-    place: Place,
+    place: PteSlot,
     pte: Pte,
 }
 

@@ -27,7 +27,7 @@ pub use fastpath::{FastRows, resolve_fastpath};
 use dyad_abi::{Error, Isa, Result};
 use dyad_coherence::GlobalMem;
 use dyad_mapping::{Around, NotUnmapped, Walked, row};
-use dyad_pgtbl::{Leaf, Level, MapError, Memory, Perms, Place, Pte, RemoteCpu};
+use dyad_pgtbl::{Leaf, Level, MapError, Memory, Perms, Pte, PteSlot, RemoteCpu};
 use dyad_quiesce::DirtyEntry;
 use dyad_retype::{FrameType, Order, Refs, Refused, Use};
 use dyad_shm::PhysAddr;
@@ -141,7 +141,7 @@ impl SpaceCtx<'_> {
 
     /// Whether the table of a place still belongs to the space. After its pin.
     #[inline]
-    pub(crate) fn is_linked(&self, d: &Driver, place: &Place) -> bool {
+    pub(crate) fn is_linked(&self, d: &Driver, place: &PteSlot) -> bool {
         self.cx.words().fence();
         match place.level {
             Level::L4 => self.space.root(self.cx.words(), d.isa()) == Some(place.table()),
@@ -168,7 +168,7 @@ impl SpaceCtx<'_> {
     fn entry<'a>(
         &'a self,
         d: &'a Driver,
-        place: &'a Place,
+        place: &'a PteSlot,
         leaf: Leaf,
         head: Option<WeakRef>,
     ) -> Result<Entry<'a>> {
@@ -200,7 +200,7 @@ impl SpaceCtx<'_> {
     pub fn map(
         &self,
         d: &Driver,
-        place: &Place,
+        place: &PteSlot,
         head: WeakRef,
         leaf: Leaf,
     ) -> core::result::Result<(), NotMapped> {
@@ -214,7 +214,7 @@ impl SpaceCtx<'_> {
     fn coming<'a>(
         &'a self,
         d: &'a Driver,
-        place: &'a Place,
+        place: &'a PteSlot,
         leaf: Leaf,
         head: WeakRef,
     ) -> core::result::Result<(Entry<'a>, WeakRef), NotMapped> {
@@ -269,7 +269,7 @@ impl SpaceCtx<'_> {
     /// # Errors
     ///
     /// [`Error::Denied`] if the frame is not of that kind, else as [`map`](SpaceCtx::map).
-    pub fn map_reserved(&self, d: &Driver, place: &Place, leaf: Leaf) -> Result<()> {
+    pub fn map_reserved(&self, d: &Driver, place: &PteSlot, leaf: Leaf) -> Result<()> {
         let frame = FrameRef::of(leaf.pa).ok_or(Error::BadArgument)?;
         if self.cx.frames().read(frame)?.0.ty != FrameType::Reserved
             && !lacks!("mapping::map_reserved::type")
@@ -289,8 +289,8 @@ impl SpaceCtx<'_> {
     /// [`Error::Again`] if it has changed meanwhile, else as [`map`](SpaceCtx::map).
     pub fn copy(
         &self,
-        (source, from, found): (&Driver, &Place, &Leaf),
-        (d, to): (&Driver, &Place),
+        (source, from, found): (&Driver, &PteSlot, &Leaf),
+        (d, to): (&Driver, &PteSlot),
         va: u64,
     ) -> core::result::Result<(), NotMapped> {
         let into = va & (from.level.size() - 1) & !(to.level.size() - 1);
@@ -318,7 +318,7 @@ impl SpaceCtx<'_> {
     ///
     /// [`Error::Again`] if it is not that leaf any more.
     #[inline]
-    pub fn unmap(&self, d: &Driver, place: &Place, leaf: &Leaf) -> Result<Epoch> {
+    pub fn unmap(&self, d: &Driver, place: &PteSlot, leaf: &Leaf) -> Result<Epoch> {
         let frame = FrameRef::of(leaf.pa).ok_or(Error::Corrupt)?;
         let (head, counted) = self.cx.frames().head_now(frame)?;
         let entry = self.entry(d, place, *leaf, counted.then_some(head))?;

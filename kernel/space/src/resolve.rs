@@ -16,7 +16,7 @@
 use dyad_abi::cap::RegionKind;
 use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
 use dyad_abi::{Error, NodeId, Result};
-use dyad_pgtbl::{Leaf, Level, Perms, Place, Pte};
+use dyad_pgtbl::{Leaf, Level, Perms, Pte, PteSlot};
 use dyad_retype::Use;
 use dyad_shm::frame::WeakRef;
 use dyad_shm::superblock::NodeWord;
@@ -174,8 +174,8 @@ fn resolve_slowpath<P: Platform>(
 /// (2): shows a page of one ISA's table in another's.
 fn show<P: Platform>(
     this: &SpaceCtx<'_>,
-    (other, there, leaf): (&Driver, &Place, &Leaf),
-    (own, here): (&Driver, Option<&Place>),
+    (other, there, leaf): (&Driver, &PteSlot, &Leaf),
+    (own, here): (&Driver, Option<&PteSlot>),
     va: u64,
 ) -> Result<Outcome> {
     let place = match here {

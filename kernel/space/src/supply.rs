@@ -18,7 +18,7 @@
 //! is zero still.
 
 use dyad_abi::{Error, NodeId, Result};
-use dyad_pgtbl::{Level, MapError, Place, Pte};
+use dyad_pgtbl::{Level, MapError, Pte, PteSlot};
 use dyad_retype::{FrameType, Refused, Use};
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
 
@@ -190,7 +190,7 @@ impl SpaceCtx<'_> {
     /// # Errors
     ///
     /// As [`take`](SpaceCtx::take); [`Error::Exists`] if a larger page is there.
-    pub fn place<P: Platform>(&self, d: &Driver, va: u64, lowest: Level) -> Result<Place> {
+    pub fn place<P: Platform>(&self, d: &Driver, va: u64, lowest: Level) -> Result<PteSlot> {
         for _ in 0..LOOKS {
             let place = d.find(va, lowest).map_err(refusal)?;
             if place.level == lowest {
@@ -214,7 +214,7 @@ impl SpaceCtx<'_> {
     }
 
     /// Links a table from the supply. If another CPU has linked one first, that is no error.
-    fn add_table<P: Platform>(&self, d: &Driver, place: &Place) -> Result<()> {
+    fn add_table<P: Platform>(&self, d: &Driver, place: &PteSlot) -> Result<()> {
         let level = place.level.below().ok_or(Error::Corrupt)?;
         let used = Use::Kernel(table_kind(d.isa(), level));
         let table = self.take::<P>(used)?;

@@ -6,7 +6,7 @@ use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Isa, NodeId};
 use dyad_coherence::{GlobalMem, WordAt};
 use dyad_mapping::{Around, Known, NotMapped, NotUnmapped, Pinned, Plain, Walked, row};
-use dyad_pgtbl::{Leaf, Level, Memory, Perms, Place, Pte, RemoteCpu, encode, plain};
+use dyad_pgtbl::{Leaf, Level, Memory, Perms, Pte, PteSlot, RemoteCpu, encode, plain};
 use dyad_retype::{
     Epoch, FrameTable, FrameType, FrameWord, KernelKind, Order, PoolTables, Refs, Refused, Version,
     WeakRef,
@@ -187,8 +187,8 @@ pub enum By {
 
 pub const BOTH: [By; 2] = [By::Walk, By::FastPath];
 
-fn place(at: At, raw: u64) -> Place {
-    Place {
+fn place(at: At, raw: u64) -> PteSlot {
+    PteSlot {
         entry: at.entry,
         raw,
         level: Level::L1,

@@ -3,7 +3,7 @@
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, Result};
 use dyad_coherence::GlobalMem;
-use dyad_pgtbl::{Level, Place, Pte};
+use dyad_pgtbl::{Level, Pte, PteSlot};
 use dyad_quiesce::DirtyEntry;
 use dyad_retype::{KernelKind, Refused};
 use dyad_shm::PhysAddr;
@@ -22,7 +22,7 @@ impl SpaceCtx<'_> {
     ///
     /// [`Error::Exists`] if it hangs somewhere, or if there is something; [`Error::Again`] if it has
     /// just been taken out somewhere; [`Error::Revoked`].
-    pub fn link(&self, d: &Driver, place: &Place, child: WeakRef) -> Result<()> {
+    pub fn link(&self, d: &Driver, place: &PteSlot, child: WeakRef) -> Result<()> {
         let level = place.level.below().ok_or(Error::BadArgument)?;
         let frames = self.cx.frames();
         let parent = FrameRef::of(place.table()).ok_or(Error::Corrupt)?;
@@ -87,7 +87,7 @@ impl SpaceCtx<'_> {
     /// # Errors
     ///
     /// [`Error::Exists`] if the table has present entries; [`Error::Again`].
-    pub fn unlink(&self, d: &Driver, place: &Place, table: PhysAddr) -> Result<Epoch> {
+    pub fn unlink(&self, d: &Driver, place: &PteSlot, table: PhysAddr) -> Result<Epoch> {
         let node = self.cx.node.id();
         let (parent, child) = self.ends(place.table(), table)?;
         self.only_linked(child.frame)?;

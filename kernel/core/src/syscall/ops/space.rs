@@ -50,7 +50,7 @@ use dyad_abi::cap::{
 };
 use dyad_abi::user::{TRANSLATE_EXEC, TRANSLATE_PA, TRANSLATE_WRITE, USER_END};
 use dyad_abi::{Error, Isa, NodeId, Result};
-use dyad_pgtbl::{Leaf, Level, Perms, Place, Pte};
+use dyad_pgtbl::{Leaf, Level, Perms, Pte, PteSlot};
 use dyad_quiesce::DirtyEntry;
 use dyad_shm::frame::{FrameRef, WeakRef};
 
@@ -190,7 +190,7 @@ const fn supply_rights() -> Rights {
 /// # Errors
 ///
 /// See the module: what the walk has come to instead.
-fn place_at(d: &Driver, va: u64, level: Level) -> Result<Place> {
+fn place_at(d: &Driver, va: u64, level: Level) -> Result<PteSlot> {
     let place = d.find(va, level).map_err(refusal)?;
     if place.level == level {
         return Ok(place);
@@ -205,7 +205,7 @@ fn place_at(d: &Driver, va: u64, level: Level) -> Result<Place> {
 
 /// The leaf that covers `va`, of whichever size. It is as the walk has found it: whoever changes it
 /// compares with that, so an operation on a page that is another one by then is refused.
-fn leaf_at(d: &Driver, va: u64) -> Result<(Place, Leaf)> {
+fn leaf_at(d: &Driver, va: u64) -> Result<(PteSlot, Leaf)> {
     let place = d.find(address(va, 1)?, Level::L1).map_err(refusal)?;
     match d.meaning(&place) {
         Pte::Leaf(leaf) => Ok((place, leaf)),

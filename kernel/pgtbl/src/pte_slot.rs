@@ -143,7 +143,7 @@ pub mod plain {
 
 /// An entry, and the word that was in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PteSlot {
     /// Address of the entry.
     pub entry: PhysAddr,
     /// Its word.
@@ -155,7 +155,7 @@ pub struct Place {
     pub above: Option<PhysAddr>,
 }
 
-impl Place {
+impl PteSlot {
     /// The table the entry is in: to be pinned by whatever is put there.
     pub const fn table(&self) -> PhysAddr {
         self.entry.frame_start()
@@ -170,7 +170,7 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
     ///
     /// [`MapError::BadAddress`] outside of the user half.
     #[inline]
-    pub fn find(&self, va: u64, lowest: Level) -> Result<Place, MapError> {
+    pub fn find(&self, va: u64, lowest: Level) -> Result<PteSlot, MapError> {
         if va >= USER_END {
             return Err(MapError::BadAddress);
         }
@@ -187,7 +187,7 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
             let (true, Some(next), Some(below)) =
                 (level > lowest, table_in(self.isa, raw), level.below())
             else {
-                return Ok(Place {
+                return Ok(PteSlot {
                     entry,
                     raw,
                     level,
@@ -200,15 +200,15 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
 
     /// What the entry meant when it was found.
     #[inline]
-    pub fn meaning(&self, place: &Place) -> Pte {
+    pub fn meaning(&self, place: &PteSlot) -> Pte {
         decode(self.isa, place.raw, place.level)
     }
 
     /// Looks again.
     #[must_use]
     #[inline]
-    pub fn again(&self, place: &Place) -> Place {
-        Place {
+    pub fn again(&self, place: &PteSlot) -> PteSlot {
+        PteSlot {
             raw: self.mem.load_fresh(place.entry, Ordering::Acquire),
             ..*place
         }
@@ -217,7 +217,7 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
     /// Whether the table of the entry still hangs where it was found. The caller has pinned the table and
     /// executed a fence: a CPU that unlinks a table first closes the entry above, and then looks for pins.
     #[inline]
-    pub fn is_linked(&self, place: &Place) -> bool {
+    pub fn is_linked(&self, place: &PteSlot) -> bool {
         place.above.is_none_or(|above| {
             let raw = self.mem.load_fresh(above, Ordering::Acquire);
             table_in(self.isa, raw) == Some(place.table())
@@ -232,7 +232,7 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
     #[inline]
     pub fn fill(
         &self,
-        place: &Place,
+        place: &PteSlot,
         new: Pte,
         quiesced: impl FnOnce(Epoch) -> bool,
     ) -> Result<(), MapError> {
@@ -291,7 +291,7 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
     /// [`MapError::Contended`], [`MapError::NotMapped`], [`MapError::Closing`] if it is not the
     /// leaf found any more.
     #[inline]
-    pub fn close(&self, place: &Place, leaf: &Leaf, node: NodeId) -> Result<Leaf, MapError> {
+    pub fn close(&self, place: &PteSlot, leaf: &Leaf, node: NodeId) -> Result<Leaf, MapError> {
         let closing = self.closing(node);
         // Mostly nobody has touched it meanwhile.
         if self.mem.cas(place.entry, place.raw, closing).is_ok() {
@@ -306,7 +306,7 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
     /// # Errors
     ///
     /// [`MapError::Encode`] if it is not a user page of 4 KiB; as [`close`](Self::close).
-    pub fn park(&self, place: &Place, leaf: &Leaf) -> Result<Leaf, MapError> {
+    pub fn park(&self, place: &PteSlot, leaf: &Leaf) -> Result<Leaf, MapError> {
         self.replace(place, leaf, |leaf| {
             let (pa, perms) = (leaf.pa, leaf.perms);
             Ok(encode(self.isa, Pte::Parked { pa, perms }, place.level)?)
@@ -318,7 +318,7 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
     /// # Errors
     ///
     /// [`MapError::Contended`] if it is not the word found any more.
-    pub fn unpark(&self, place: &Place, leaf: Leaf) -> Result<(), MapError> {
+    pub fn unpark(&self, place: &PteSlot, leaf: Leaf) -> Result<(), MapError> {
         match self.meaning(place) {
             Pte::Parked { .. } => {}
             other => return Err(self.not_a_leaf(other, place.level, MapError::Contended)),
@@ -335,7 +335,7 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
     /// # Errors
     ///
     /// [`MapError::Contended`] if it is not the word found any more.
-    pub fn close_table(&self, place: &Place, node: NodeId) -> Result<(), MapError> {
+    pub fn close_table(&self, place: &PteSlot, node: NodeId) -> Result<(), MapError> {
         let mut raw = place.raw;
         // Hardware may set an accessed bit once.
         for _ in 0..2 {
@@ -358,7 +358,7 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
     /// [`MapError::Contended`] if others think this node dead.
     pub fn reopen_table(
         &self,
-        place: &Place,
+        place: &PteSlot,
         node: NodeId,
         table: PhysAddr,
     ) -> Result<(), MapError> {
@@ -372,7 +372,7 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
     ///
     /// [`MapError::Contended`] if others think this node dead.
     #[inline]
-    pub fn empty(&self, place: &Place, node: NodeId, epoch: Epoch) -> Result<(), MapError> {
+    pub fn empty(&self, place: &PteSlot, node: NodeId, epoch: Epoch) -> Result<(), MapError> {
         let empty = absent::empty(epoch, self.isa == Isa::X86_64);
         match self.mem.cas(place.entry, self.closing(node), empty) {
             Ok(_) => Ok(()),
@@ -385,7 +385,7 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
         absent::closing(node, self.isa == Isa::X86_64)
     }
 
-    fn swap_word(&self, place: &Place, old: u64, new: Pte) -> Result<(), MapError> {
+    fn swap_word(&self, place: &PteSlot, old: u64, new: Pte) -> Result<(), MapError> {
         let new = encode(self.isa, new, place.level)?;
         match self.mem.cas(place.entry, old, new) {
             Ok(_) => Ok(()),
