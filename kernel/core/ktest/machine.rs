@@ -14,7 +14,7 @@ use super::{BARRIER_NS, UserProbe, marked, user_calls};
 use crate::run_loop::{barrier, messages};
 use crate::sched::dispatch::OpOutcome;
 use crate::sched::{dispatch, fp, quiet};
-use crate::syscall::invoke::{Handler, Returned, Way};
+use crate::syscall::invoke::{Entering, Handler, Returned};
 use crate::syscall::slowpath::FastReturn;
 use crate::syscall::{entry, invoke, ops};
 use dyad_machine::capcache::Callee;
@@ -116,7 +116,7 @@ pub trait Machine {
     /// A system call as arch code hands it over: one that comes back at once.
     fn syscall(&self, word: u64, a: [u64; 5]) -> FastReturn;
     /// An invocation that may cross.
-    fn enter(&self, cx: &KernelCtx, to: Entry, words: [u64; 4]) -> Result<Way>;
+    fn enter(&self, cx: &KernelCtx, to: Entry, words: [u64; 4]) -> Result<Entering>;
     /// The end of one.
     fn leave(&self, cx: &KernelCtx, words: [u64; 4]) -> Result<Returned>;
     /// A fault of the running thread.
@@ -282,7 +282,7 @@ impl<P: Platform> Machine for Of<P> {
     fn syscall(&self, word: u64, a: [u64; 5]) -> FastReturn {
         entry::system_call::<P>(word, a)
     }
-    fn enter(&self, cx: &KernelCtx, to: Entry, words: [u64; 4]) -> Result<Way> {
+    fn enter(&self, cx: &KernelCtx, to: Entry, words: [u64; 4]) -> Result<Entering> {
         let callee = Callee::find(cx, to.component)?;
         invoke::enter::<P>(cx, to, &callee, words, |_| {})
     }

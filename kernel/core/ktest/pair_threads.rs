@@ -13,7 +13,7 @@ use super::pair_endpoints::{ends, event, first_cpu, scheduler};
 use super::rig::{self, Rig};
 use super::{Outcome, Stop, TestCtx, ensure, fail, gives, ktest, remark};
 use crate::sched::dispatch::OpOutcome;
-use crate::syscall::invoke::{Returned, Way};
+use crate::syscall::invoke::{Entering, Returned};
 use dyad_object::component::{Component, Entry};
 use dyad_object::find;
 use dyad_object::thread::{State, Thread};
@@ -169,7 +169,10 @@ fn invocations_cross_to_the_callees_home_and_back(cx: &TestCtx<'_>) -> Outcome {
             address: 0x4200_2000,
             badge: 0xb00 + cx.node.id().index() as u64,
         };
-        gives!(cx.machine.enter(&rig.k, to, [1, 2, 3, 4])?, Way::Elsewhere);
+        gives!(
+            cx.machine.enter(&rig.k, to, [1, 2, 3, 4])?,
+            Entering::Elsewhere
+        );
         ensure!(rig.k.local.thread.get().is_none(), "it still runs here");
         // That of the previous node comes here.
         gives!(event(cx, rig, scheduler)?.why, Woken::Arrived);
@@ -262,7 +265,7 @@ fn crossing_invocations_leave_parked_registers_alone(cx: &TestCtx<'_>) -> Outcom
             address: 0x4200_2000,
             badge: 0,
         };
-        gives!(cx.machine.enter(&rig.k, to, [0; 4])?, Way::Elsewhere);
+        gives!(cx.machine.enter(&rig.k, to, [0; 4])?, Entering::Elsewhere);
         // Mine calls the service at home.
         gives!(event(cx, rig, scheduler)?.why, Woken::Arrived);
         let mine = take(rig, rig.thread)?;

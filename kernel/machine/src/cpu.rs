@@ -210,7 +210,7 @@ impl CpuLocal {
 
     /// Whether this CPU holds a thread's component.
     #[inline]
-    pub fn holds(&self, t: &'static Thread) -> bool {
+    pub fn has_loaded(&self, t: &'static Thread) -> bool {
         self.holding.get().is_some_and(|h| core::ptr::eq(h, t))
     }
 

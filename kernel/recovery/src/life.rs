@@ -50,11 +50,11 @@ pub struct Life {
 
 #[derive(Debug)]
 struct Watch {
-    nodes: [Seen; MAX_NODES],
+    nodes: [NodeSnapshot; MAX_NODES],
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct NodeSnapshot {
     heartbeat: u64,
     /// Local time at which the heartbeat was last seen to move.
     moved: u64,
@@ -65,7 +65,7 @@ struct Seen {
 impl Watch {
     const fn new() -> Watch {
         Watch {
-            nodes: [Seen {
+            nodes: [NodeSnapshot {
                 heartbeat: 0,
                 moved: 0,
                 joined: 0,
@@ -204,7 +204,13 @@ fn nobody_left<P: Platform>(cx: &KernelCtx, dead: NodeId) {
 }
 
 /// Suspects a node, or trusts it again.
-fn suspect<P: Platform>(cx: &KernelCtx, n: NodeId, state: NodeState, seen: &mut Seen, now: u64) {
+fn suspect<P: Platform>(
+    cx: &KernelCtx,
+    n: NodeId,
+    state: NodeState,
+    seen: &mut NodeSnapshot,
+    now: u64,
+) {
     let beat = cx.words().read(&cx.node.sb.node(n).heartbeat);
     if beat != seen.heartbeat {
         (seen.heartbeat, seen.moved) = (beat, now);

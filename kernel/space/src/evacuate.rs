@@ -55,7 +55,7 @@ use crate::object::space::Supply;
 use crate::supply::budget;
 
 /// A page of the space in one table.
-struct Seen {
+struct MappedPage {
     driver: Driver,
     place: PteSlot,
     pte: Pte,
@@ -81,7 +81,7 @@ fn lies_in(range: &Supply, pa: PhysAddr) -> bool {
 
 impl SpaceCtx<'_> {
     /// All tables' entries for a page, and where the next page may be.
-    fn seen(&self, va: u64) -> Result<([Option<Seen>; ISA_COUNT], u64)> {
+    fn seen(&self, va: u64) -> Result<([Option<MappedPage>; ISA_COUNT], u64)> {
         let mut all = [const { None }; ISA_COUNT];
         let mut next = u64::MAX;
         for isa in self.cx.node.isas() {
@@ -96,7 +96,7 @@ impl SpaceCtx<'_> {
             if let Pte::Closing { .. } = pte {
                 return Err(Error::Again);
             }
-            all[isa.index()] = Some(Seen { driver, place, pte });
+            all[isa.index()] = Some(MappedPage { driver, place, pte });
         }
         Ok((all, next))
     }
@@ -218,7 +218,7 @@ impl SpaceCtx<'_> {
     }
 
     /// Row move, in one table: the parked page at `old` is the one at `new` from here on.
-    fn replace(&self, seen: &Seen, old: PhysAddr, perms: Perms, new: PhysAddr) -> Result<()> {
+    fn replace(&self, seen: &MappedPage, old: PhysAddr, perms: Perms, new: PhysAddr) -> Result<()> {
         let frames = self.cx.frames();
         let intents = self.cx.intents();
         let current = |pa| {
@@ -268,7 +268,7 @@ impl SpaceCtx<'_> {
 
 /// Where a page has been moved to that is still parked at `old` in some table. That may be anywhere but
 /// there, also in the range that the caller is about: who makes everything usable again names whole pools.
-fn moved_to(all: &[Option<Seen>; ISA_COUNT], old: PhysAddr) -> Option<PhysAddr> {
+fn moved_to(all: &[Option<MappedPage>; ISA_COUNT], old: PhysAddr) -> Option<PhysAddr> {
     all.iter().flatten().find_map(|seen| match seen.pte {
         Pte::Leaf(leaf) if is_movable(leaf.perms) && leaf.pa != old => Some(leaf.pa),
         _ => None,

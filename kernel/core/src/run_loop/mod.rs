@@ -56,7 +56,7 @@ use dyad_machine::{Platform, inbox};
 const SPIN_NS: u64 = 20_000;
 
 /// Housekeeping and everything others want of this CPU. Returns when it has to be here next.
-fn attend<P: Platform>(cx: &KernelCtx) -> u64 {
+fn poll_work<P: Platform>(cx: &KernelCtx) -> u64 {
     let (node, local) = (cx.node, cx.local);
     let wanted = node.words.read(&node.sb.control);
     if shutdown::is_stop(wanted) {
@@ -123,7 +123,7 @@ pub fn run<P: Platform>() -> ! {
             P::breathe();
         }
         cx.local.turns.set(cx.local.turns.get() + 1);
-        let next = attend::<P>(&cx);
+        let next = poll_work::<P>(&cx);
         // Before the next thread runs here: it may fault, too.
         if faults::write_piece::<P>(cx.node, cx.local) {
             continue;

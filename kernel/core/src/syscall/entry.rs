@@ -37,7 +37,7 @@ use crate::run_loop;
 use crate::sched::dispatch;
 use crate::sched::fp;
 use crate::syscall::fastpath;
-use crate::syscall::invoke::{self, Handler, Returned, Way};
+use crate::syscall::invoke::{self, Entering, Handler, Returned};
 use crate::syscall::slowpath::{ENTER, FastReturn};
 use dyad_machine::capcache::Callee;
 use dyad_machine::kernel_ctx::KernelCtx;
@@ -93,11 +93,11 @@ pub fn invoke_slowpath<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u6
     }
     cx.local.partial_frame.set(true);
     match invocation::<P>(&cx, word, [a0, a1, a2, a3]) {
-        Ok(Way::Here { badge, token }) => {
+        Ok(Entering::Here { badge, token }) => {
             cx.local.fast_token.set(token);
             FastReturn::enter(&cx, badge)
         }
-        Ok(Way::Elsewhere) => run_loop::switched::<P>(&cx),
+        Ok(Entering::Elsewhere) => run_loop::switched::<P>(&cx),
         Err(e) => FastReturn::of(&cx, Err(e)),
     }
 }
@@ -122,7 +122,7 @@ fn retry_fastpath<P: Platform>(word: u64) -> FastReturn {
 /// [`Error::NoCap`], [`Error::Denied`], [`Error::BadSyscall`] of another type; [`Error::Revoked`]; as
 /// [`invoke::enter`]. The caller goes on.
 #[inline]
-fn invocation<P: Platform>(cx: &KernelCtx, word: u64, words: [u64; 4]) -> Result<Way, Error> {
+fn invocation<P: Platform>(cx: &KernelCtx, word: u64, words: [u64; 4]) -> Result<Entering, Error> {
     let index = CapIndex::new(word).ok_or(Error::NoCap)?;
     let route = capcache::route(cx, index);
     let found = cx.lookup(index)?;

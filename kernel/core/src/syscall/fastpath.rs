@@ -40,7 +40,7 @@ use dyad_pgtbl::Perms;
 use dyad_shm::frame::Epoch;
 
 use crate::syscall::slowpath::{
-    FastReturn, dispatched, jumped, received, remembered, sent, slow_syscall,
+    FastReturn, dispatched, jumped, received, sent, slow_cached, slow_syscall,
 };
 use dyad_machine::Platform;
 use dyad_machine::capcache::{self, CachedCap, Family, ObjectAt, leaf};
@@ -92,8 +92,8 @@ fn permitted<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64
         RECEIVE => receive::<P>(known, a0, a1),
         DISPATCH => dispatch::<P>(known, a0, a1),
         JUMP => jump::<P>(known, word, [a0, a1, a2, a3, a4]),
-        UNTYPED => memory::give_up::<P>(known, a0),
-        _ => remembered::<P>(word, a0, a1, a2, a3, a4),
+        UNTYPED => memory::untype::<P>(known, a0),
+        _ => slow_cached::<P>(word, a0, a1, a2, a3, a4),
     }
 }
 

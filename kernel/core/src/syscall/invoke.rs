@@ -53,7 +53,7 @@ use dyad_object::thread::{Frame, Thread, info};
 /// Where an invocation that has been prepared goes on. In both cases everything that the callee is
 /// told is where it will find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Entering {
     /// In this node, in the component that the CPU holds now. The area's program counter and stack
     /// pointer are set.
     Here {
@@ -79,7 +79,7 @@ pub fn enter<P: Platform>(
     callee: &Callee,
     words: [u64; 4],
     remember: impl FnOnce(&Opened),
-) -> Result<Way> {
+) -> Result<Entering> {
     let t = dispatch::current(cx);
     if !callee.parts.runs_on(cx.node.id()) {
         return cross::<P>(cx, t, callee.parts, to, words);
@@ -92,7 +92,7 @@ pub fn enter<P: Platform>(
     opened.enter::<P>(cx, callee);
     t.component.store(to.component.bits(), Ordering::Relaxed);
     P::set_user_pc_sp(area, to.address, 0);
-    Ok(Way::Here {
+    Ok(Entering::Here {
         badge: to.badge,
         token: t.token_at(depth),
     })
@@ -111,7 +111,7 @@ fn cross<P: Platform>(
     component: Parts<'_>,
     to: Entry,
     words: [u64; 4],
-) -> Result<Way> {
+) -> Result<Entering> {
     let node = cx
         .node
         .all()
@@ -124,7 +124,7 @@ fn cross<P: Platform>(
         .ok_or(Error::TooDeep)?;
     store_handoff(t, HandoffKind::Invoke, words, to);
     match handoff::send::<P>(cx, t, node) {
-        Ok(()) => Ok(Way::Elsewhere),
+        Ok(()) => Ok(Entering::Elsewhere),
         Err(e) => {
             t.depth.store(depth - 1, Ordering::Relaxed);
             Err(e)

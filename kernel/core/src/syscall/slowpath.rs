@@ -83,7 +83,7 @@ pub(crate) fn slow_syscall<P: Platform>(
 /// A system call of a capability that this CPU has cached and has just looked at. Nothing has
 /// been looked up since, so the entry is still that capability's.
 #[inline(never)]
-pub(crate) fn remembered<P: Platform>(
+pub(crate) fn slow_cached<P: Platform>(
     word: u64,
     a0: u64,
     a1: u64,

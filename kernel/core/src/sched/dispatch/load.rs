@@ -36,7 +36,7 @@ use dyad_object::thread::{Thread, begun};
 /// [`Revoked`](dyad_abi::Error::Revoked) if its component is gone; [`NoIsa`](dyad_abi::Error::NoIsa) if its space has no table here.
 #[inline]
 fn load<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> Result<()> {
-    if !cx.local.holds(t) {
+    if !cx.local.has_loaded(t) {
         fp::put_away::<P>(cx.local);
         // Nobody's until all is in place: what follows may fail, and then the thread is ended.
         cx.local.holding.set(None);

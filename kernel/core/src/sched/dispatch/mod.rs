@@ -128,7 +128,7 @@ pub fn still_here<P: Platform>(cx: &KernelCtx, value: u64) -> OpOutcome {
 /// memory where caches are not coherent ([`Thread::change`]).
 pub fn release<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
     complete_frame::<P>(cx, t);
-    if cx.local.holds(t) {
+    if cx.local.has_loaded(t) {
         fp::put_away::<P>(cx.local);
         cx.local.holding.set(None);
     }

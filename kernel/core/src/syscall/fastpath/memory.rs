@@ -83,7 +83,7 @@ fn frame<P: Platform>(known: &CachedCap, at: u64) -> Option<OneFrame> {
 
 /// `RetypeUntyped`, of user memory and of objects that refer to nothing.
 #[inline(never)]
-pub fn give_up<P: Platform>(known: &'static CachedCap, at: u64) -> FastReturn {
+pub fn untype<P: Platform>(known: &'static CachedCap, at: u64) -> FastReturn {
     match frame::<P>(known, at).and_then(|f| f.untype(PLAIN)) {
         Some(stamp) => FastReturn::value(stamp.get()),
         None => slow_syscall::<P>(known.call(MemoryOp::RetypeUntyped as u32), at, 0, 0, 0, 0),

@@ -94,7 +94,7 @@ pub fn dispatch<P: Platform>(
             let word = cx.frames().look(frame)?;
             block_within(memory, a[0], word)?;
             // What has been looked at: it may be a larger block by now.
-            give_up(cx, frame, word)
+            untype(cx, frame, word)
         }
         MemoryOp::Split => {
             cx.frames().split(frame, &cx.intents())?;
@@ -294,7 +294,7 @@ fn split_off<P: Platform>(cx: &KernelCtx, frame: FrameRef, used: Use) -> Result<
 /// has not been stopped or is on a list, or endpoints whose lists are not empty;
 /// [`Error::Denied`] for frames of the system.
 pub fn to_untyped(cx: &KernelCtx, frame: FrameRef) -> Result<u64> {
-    give_up(cx, frame, cx.frames().look(frame)?)
+    untype(cx, frame, cx.frames().look(frame)?)
 }
 
 /// The same, if the frame's word is still this one but for references.
@@ -302,7 +302,7 @@ pub fn to_untyped(cx: &KernelCtx, frame: FrameRef) -> Result<u64> {
 /// What an object needs besides comes before its frame changes its type, and is such that a refusal
 /// after it does no harm: a component without parts can be configured again, lists are opened
 /// again, and a thread that is GONE can still be given up.
-fn give_up(cx: &KernelCtx, frame: FrameRef, word: FrameWord) -> Result<u64> {
+fn untype(cx: &KernelCtx, frame: FrameRef, word: FrameWord) -> Result<u64> {
     let object = WeakRef {
         frame,
         version: word.version,
