@@ -6,12 +6,12 @@
 //!
 //! ```text
 //!  word (x0)
-//!  operation not 0 ─▶ syscall ─────────────▶ status ─▶ rest 0, ERET where it came from
+//!  operation not 0 ─▶ syscall ─▶ status ─▶ rest 0, ERET where it came from
 //!  operation 0 ─▶ invoke_fastpath ─ LONG ─▶ invoke_slowpath
-//!                       └─ token ────────────┬─ ENTER ─▶ arguments, badge, token; rest 0, ERET
-//!                                            └─ status ─▶ as above, preserved registers 0, too
+//!                       └─ token ──────────────────┬─ ENTER ─▶ arguments, badge, token; rest 0, ERET
+//!                                                  └─ status ─▶ as above, preserved registers 0, too
 //!  word 0 ─▶ return_fastpath, return_slowpath ─┬─ ENTER ─▶ status 0, results; rest 0, ERET to area
-//!                                       └─ status ─▶ as above, preserved registers 0, too
+//!                                              └─ status ─▶ as above, preserved registers 0, too
 //!  any of them ─▶ complete_area ─▶ ... ─▶ resume_user (never returns here)
 //! ```
 //!

@@ -14,8 +14,7 @@
 //! core never calls back: what it needs from here is in the state that is handed to it
 //! ([`dyad_object::node::init`], [`Node::set_incarnation`](dyad_object::node::Node::set_incarnation),
 //! [`set_root`](dyad_object::node::Node::set_root)) before [`dyad_core::run_loop::run`] is called,
-//! which does not return. So whoever wants to know what a *running* kernel can do need not read
-//! this crate.
+//! which does not return. So this crate need not be read for what a *running* kernel can do.
 #![no_std]
 #![deny(unsafe_code)]
 

@@ -20,7 +20,6 @@ use dyad_machine::console::{check, phase};
 use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, clock, console, error, inbox, info};
 use dyad_object::node::{self, Node, node};
-use dyad_recovery::Life;
 
 use crate::join::JoinError;
 use crate::{join, selftest, start};
@@ -77,10 +76,9 @@ pub fn primary<P: Platform>(machine: BootMachine) -> ! {
     phase::<P>("self-test");
     self_test::<P>(node);
     phase::<P>("running");
-    P::local().look_after_others.set(|node, local| {
-        static LIFE: Life = Life::new();
-        LIFE.look::<P>(&KernelCtx { node, local });
-    });
+    P::local()
+        .look_after_others
+        .set(Some(dyad_recovery::look_after_others::<P>));
     match node.params.mode {
         BootMode::App => start_program::<P>(node),
         #[cfg(feature = "ktest")]

@@ -153,10 +153,8 @@ fn spins(scheduler: &'static Thread, m: Machine, t: &'static Thread, from: Machi
         local.thread.set(None);
     }
     let node = from.node().id();
-    m.kernel(|| {
-        spin_handoff::wait::<MockA64>(&KernelCtx::here::<MockA64>(), t, node);
-        run_loop::run::<MockA64>()
-    })
+    local.spins.set(Some((t, node)));
+    m.kernel(|| run_loop::switched::<MockA64>(&KernelCtx::here::<MockA64>()))
 }
 
 /// A peer spins for the thread, and stops just before each step of the CPU that hands the thread over: either it has

@@ -18,6 +18,7 @@ use super::{Left, Machine, MockA64, MockX86, crash, result};
 use crate::ktest::rig::Rig;
 use crate::migrate::crossing_state::CrossingState;
 use crate::migrate::spin_handoff;
+use crate::run_loop;
 use crate::syscall::entry;
 use dyad_machine::cpu::FIRST_CPU;
 use dyad_machine::inbox::wake_line;
@@ -157,9 +158,8 @@ fn a_cpu_that_spins_for_a_thread_is_not_told_of_it_and_finds_it() {
         assert_eq!(owned(a, t), (State::Transit, 1));
         assert_eq!(says(a).1, 0, "it looks by itself");
         a.enter();
-        let left = a.kernel(|| {
-            spin_handoff::wait::<MockA64>(&KernelCtx::here::<MockA64>(), t, x.node().id())
-        });
+        a.local().spins.set(Some((t, x.node().id())));
+        let left = a.kernel(|| run_loop::switched::<MockA64>(&KernelCtx::here::<MockA64>()));
         assert_eq!(left, Left::User(ENTRY), "it runs at once");
         assert_eq!(owned(a, t), (State::Running, 1));
         Ok(None)

@@ -38,6 +38,31 @@ impl Paths {
         self.found.push(at);
     }
 
+    fn tokens(&mut self, tokens: proc_macro2::TokenStream) {
+        use proc_macro2::TokenTree::{Group, Ident, Punct};
+        let mut path: Vec<String> = vec![];
+        let mut colons = 0;
+        for token in tokens {
+            match token {
+                Ident(name) if colons == 2 || path.is_empty() => path.push(name.to_string()),
+                Ident(name) => {
+                    self.note(std::mem::replace(&mut path, vec![name.to_string()]));
+                }
+                Punct(p) if p.as_char() == ':' => {
+                    colons += 1;
+                    continue;
+                }
+                Group(g) => {
+                    self.note(std::mem::take(&mut path));
+                    self.tokens(g.stream());
+                }
+                _ => self.note(std::mem::take(&mut path)),
+            }
+            colons = 0;
+        }
+        self.note(path);
+    }
+
     fn tree(&mut self, before: &[String], tree: &syn::UseTree) {
         let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
         match tree {
@@ -78,6 +103,12 @@ impl<'ast> Visit<'ast> for Paths {
         if !is_test(&call.attrs) {
             visit::visit_expr_call(self, call);
         }
+    }
+
+    /// Paths within a macro's tokens: `crate`, `::`, name, and so on.
+    fn visit_macro(&mut self, mac: &'ast syn::Macro) {
+        self.tokens(mac.tokens.clone());
+        visit::visit_macro(self, mac);
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
@@ -190,4 +221,18 @@ fn modules_use_each_other_without_circles() {
             assert!(circle.is_empty(), "a circle: {circle:?}");
         }
     }
+}
+
+#[test]
+fn paths_are_found_wherever_they_stand() {
+    let text = "use crate::a::{b, c::d};
+        fn f() { crate::e::g(); h!(x, super::i::j(\"\", [crate::k::l]) => 1 :: m); }
+        #[cfg(test)] mod tests { use crate::n; }";
+    let mut paths = Paths {
+        here: vec!["here".into(), "there".into()],
+        found: vec![],
+    };
+    paths.visit_file(&syn::parse_file(text).unwrap());
+    let found: Vec<_> = paths.found.iter().map(|m| m.join("::")).collect();
+    assert_eq!(found, ["a::b", "a::c::d", "e::g", "here::i::j", "k::l"]);
 }

@@ -99,11 +99,12 @@ pub struct CpuLocal {
     pub turns: Cell<u64>,
     /// Page faults so far.
     pub faults: Cell<u64>,
+    /// What the run loop of a node's first CPU does for other nodes in each turn, a bounded piece at a time: recovers
+    /// those that have died. Boot sets it, because recovery is in a crate above the run loop's. `None` on other CPUs,
+    /// and on machines of the host.
+    pub look_after_others: Cell<Option<fn(&'static Node, &'static CpuLocal)>>,
     /// The last page fault that was resolved (address, program counter) and how often it has come
     /// again since the thread last got anywhere.
-    /// What the run loop of a node's first CPU does for other nodes in each turn, a bounded piece at a time: recovers
-    /// those that have died. Boot sets it, because recovery is in a crate above the run loop's.
-    pub look_after_others: Cell<fn(&'static Node, &'static CpuLocal)>,
     last_fault: Cell<(u64, u64, u32)>,
 }
 
@@ -145,7 +146,7 @@ impl CpuLocal {
             stop_reported: Cell::new(false),
             turns: Cell::new(0),
             faults: Cell::new(0),
-            look_after_others: Cell::new(|_, _| {}),
+            look_after_others: Cell::new(None),
             last_fault: Cell::new((0, 0, 0)),
         }
     }

@@ -88,7 +88,7 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-pub use life::Life;
+pub use life::{Life, look_after_others};
 
 use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::{CpuId, NodeId};

@@ -31,9 +31,10 @@ use crate::{Pace, Recovery};
 use dyad_core::run_loop;
 use dyad_core::run_loop::shutdown;
 use dyad_core::sched::timer::TICK_NS;
-use dyad_machine::cpu::FIRST_CPU;
+use dyad_machine::cpu::{CpuLocal, FIRST_CPU};
 use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, clock, console, error, inbox, warn};
+use dyad_object::node::Node;
 
 /// How long a node may be without a heartbeat before others suspect it. It beats every 100 ms.
 pub const SUSPECT_NS: u64 = 2_000_000_000;
@@ -223,4 +224,11 @@ fn suspect<P: Platform>(
     } else if state == NodeState::Suspect && silent < TICK_NS {
         let _ = cx.epochs().trust(n);
     }
+}
+
+/// What the run loop of a node's first CPU does for other nodes in each turn: see
+/// [`CpuLocal::look_after_others`](dyad_machine::cpu::CpuLocal).
+pub fn look_after_others<P: Platform>(node: &'static Node, local: &'static CpuLocal) {
+    static LIFE: Life = Life::new();
+    LIFE.look::<P>(&KernelCtx { node, local });
 }

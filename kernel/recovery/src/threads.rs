@@ -167,15 +167,13 @@ fn announced(cx: &KernelCtx, dead: Dead, t: &'static Thread, owner: Owner) -> Op
     lives.then(|| Handed::of(t, owner.node))
 }
 
-/// What it was doing when it was handed over, and from where; also if a recoverer that has died has
-/// begun to send it back.
-fn carried(t: &Thread) -> (HandoffKind, Option<NodeId>) {
+/// What a thread was doing when it was handed over, as a [`HandoffKind`], and from where; also if a recoverer that has died
+/// has begun to send it back. 0, or another number that is none, if it was never handed over or its words are damaged.
+fn carried(t: &Thread) -> (u64, Option<NodeId>) {
     let word = |i: usize| t.carried[i].load(Ordering::Relaxed);
-    let (was, from) = match HandoffKind::of(t) {
-        HandoffKind::Fail | HandoffKind::Move | HandoffKind::Lost => {
-            (HandoffKind::from_word(word(3)), word(4))
-        }
-        other => (other, t.came_from()),
+    let (was, from) = match HandoffKind::of_number(word(0)) {
+        Some(HandoffKind::Fail | HandoffKind::Move | HandoffKind::Lost) => (word(3), word(4)),
+        _ => (word(0), t.came_from()),
     };
     (was, from.checked_sub(1).and_then(NodeId::new))
 }
@@ -205,8 +203,9 @@ fn fate(cx: &KernelCtx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
     }
     if in_transit
         && depth == 0
-        && let (HandoffKind::Migrate | HandoffKind::Jump | HandoffKind::Load, Some(from)) =
-            carried(t)
+        && let (was, Some(from)) = carried(t)
+        && let Some(HandoffKind::Migrate | HandoffKind::Jump | HandoffKind::Load) =
+            HandoffKind::of_number(was)
     {
         let isa = cx.node.isa(from);
         let parked = matches!(t.begun(isa), begun::PARKED | begun::JUMPED);

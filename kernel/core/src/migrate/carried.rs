@@ -64,8 +64,8 @@ impl HandoffKind {
         HandoffKind::Lost,
     ];
 
-    /// The kind with a number. A number that is none stands for [`Migrate`](HandoffKind::Migrate), which uses no other
-    /// word.
+    /// The kind that a receiver takes a number for. A number that is none stands for [`Migrate`](HandoffKind::Migrate),
+    /// which uses no other word.
     #[inline(always)]
     pub const fn from_word(word: u64) -> HandoffKind {
         match word {
@@ -82,7 +82,13 @@ impl HandoffKind {
         }
     }
 
-    /// That of a thread, which the caller owns.
+    /// The kind with a number, if there is one.
+    pub fn of_number(word: u64) -> Option<HandoffKind> {
+        let kind = HandoffKind::from_word(word);
+        (kind as u64 == word).then_some(kind)
+    }
+
+    /// The kind of a thread, which the caller owns.
     #[inline(always)]
     pub fn of(t: &Thread) -> HandoffKind {
         HandoffKind::from_word(t.carried[0].load(Ordering::Relaxed))
@@ -197,9 +203,11 @@ mod tests {
         for (i, kind) in HandoffKind::ALL.into_iter().enumerate() {
             assert_eq!(kind as usize, i + 1);
             assert_eq!(HandoffKind::from_word(kind as u64), kind);
+            assert_eq!(HandoffKind::of_number(kind as u64), Some(kind));
         }
         for none in [0, 11, u64::MAX] {
             assert_eq!(HandoffKind::from_word(none), HandoffKind::Migrate);
+            assert_eq!(HandoffKind::of_number(none), None);
         }
     }
 }

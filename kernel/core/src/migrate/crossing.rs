@@ -29,9 +29,9 @@
 //!
 //! | carried | words 1 to 6 | word 7 | the receiver has it go on at |
 //! |---|---|---|---|
-//! | [`CALL`](HandoffKind::Call) | arguments | the function | `ENTER` |
-//! | [`ANSWER`](HandoffKind::Answer) | result | | `BACK` |
-//! | [`LOST`](HandoffKind::Lost) | error; depth; what it had been doing, and from where | | `LOST` |
+//! | [`Call`](HandoffKind::Call) | arguments | the function | `ENTER` |
+//! | [`Answer`](HandoffKind::Answer) | result | | `BACK` |
+//! | [`Lost`](HandoffKind::Lost) | error; depth; what it had been doing, and from where | | `LOST` |
 //!
 //! Nodes are those where the thread last was on an ISA; any other of that ISA will do if that has died.
 //! If there is none, the call has no way to return to: its caller's caller, on this ISA, is told
@@ -127,10 +127,8 @@ pub fn fault<P: Platform>(cx: &KernelCtx, area: &'static RegArea, at: u64) -> Re
         }
     };
     match fast::<P>(cx, t, area, crossing, &leaving) {
-        Departure::NotTaken => {
-            slow::<P>(cx, t, area, crossing, &leaving).map(|()| Departure::Switched)
-        }
-        taken => Ok(taken),
+        None => slow::<P>(cx, t, area, crossing, &leaving).map(|()| Departure::Switched),
+        Some(left) => Ok(left),
     }
 }
 
@@ -160,7 +158,7 @@ fn take_back<P: Platform>(cx: &KernelCtx, t: &'static Thread, crossing: Crossing
 }
 
 /// Leaves for the CPU where the thread was last on the other ISA, which mostly spins for it.
-/// [`Departure::NotTaken`] if anything is not as expected.
+/// `None` if anything is not as expected: the thread runs here as before, and its slow path is next.
 #[inline(always)]
 fn fast<P: Platform>(
     cx: &KernelCtx,
@@ -168,22 +166,22 @@ fn fast<P: Platform>(
     area: &RegArea,
     crossing: CrossingState,
     l: &Leaving,
-) -> Departure {
+) -> Option<Departure> {
     let crossing = crossing.placed(P::ISA, cx.node.id(), cx.local.id());
     let Some(place) = crossing.place(P::ISA.other()) else {
-        return Departure::NotTaken;
+        return None;
     };
     let Some(way) = Handoff::find(cx, t, place) else {
-        return Departure::NotTaken;
+        return None;
     };
     let carried = carry_fp::<P>(cx, t, crossing, l.leaves);
     put_down::<P>(t, area, carried, l);
     t.leaves(cx.node.id(), false);
     match way.pass::<P>(cx, t, l.kind) {
-        Passed::Away => return Departure::Away,
+        Passed::Away => return Some(Departure::Away),
         Passed::RolledBack => take_back::<P>(cx, t, crossing),
     }
-    Departure::NotTaken
+    None
 }
 
 /// Leaves for any node of the other ISA that takes the thread.

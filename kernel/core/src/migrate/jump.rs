@@ -14,7 +14,7 @@
 //! To the node where it is already it goes at once, and hands nothing over.
 //!
 //! Threads that jump are mostly back soon, or jump on: the CPU [spins](crate::migrate::spin_handoff) for them, and where
-//! one does that, a jump there needs no message (`short`). Who stays away is waited for no longer than any
+//! one does that, a jump there needs no message ([`fast`]). Who stays away is waited for no longer than any
 //! other, and then its dispatcher learns that it has left.
 //!
 //! | step | order |
@@ -95,17 +95,17 @@ fn leave<P: Platform>(
     Ok(OpOutcome::Switched)
 }
 
-/// `Jump` of the running thread to a CPU that spins for it. [`Departure::NotTaken`] if there is none, or anything is
-/// not as expected.
+/// `Jump` of the running thread to a CPU that spins for it. `None` if there is none, or anything is not as
+/// expected: nothing has changed then.
 #[inline(always)]
 pub(crate) fn fast<P: Platform>(
     cx: &KernelCtx,
     t: &'static Thread,
     [to, pc, sp, fp, arg]: [u64; 5],
-) -> Departure {
+) -> Option<Departure> {
     let crossing = CrossingState::of(t);
     let Some(place) = crossing.place(P::ISA.other()) else {
-        return Departure::NotTaken;
+        return None;
     };
     let fits = to == place.0.index() as u64
         && crossing.depth() == 0
@@ -114,13 +114,13 @@ pub(crate) fn fast<P: Platform>(
         && sp < USER_END
         && cx.local.thread.get().is_some_and(|me| core::ptr::eq(me, t));
     if !fits {
-        return Departure::NotTaken;
+        return None;
     }
     let Some(way) = Handoff::find(cx, t, place) else {
-        return Departure::NotTaken;
+        return None;
     };
     if !way.is_looked_out_for(t) {
-        return Departure::NotTaken;
+        return None;
     }
     // What it has in floating-point registers is forgotten where it arrives, but not if it stays.
     fp::put_away::<P>(cx.local);
@@ -139,10 +139,10 @@ pub(crate) fn fast<P: Platform>(
     t.leaves(cx.node.id(), true);
     cx.words().increase(&cx.node.entry().migrations, 1);
     match way.pass::<P>(cx, t, HandoffKind::Jump) {
-        Passed::Away => return Departure::Away,
+        Passed::Away => return Some(Departure::Away),
         Passed::RolledBack => stays::<P>(cx, t, place.0, [pc, sp, fp, arg]),
     }
-    Departure::Switched
+    Some(Departure::Switched)
 }
 
 /// The thread was not taken, and its area is complete by now: it takes the slow path from there.

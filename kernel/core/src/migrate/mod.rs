@@ -10,7 +10,8 @@
 //! | [`jump`] | migration that takes nothing along but a place to go on |
 //! | [`crossing`] | calls of functions that exist on the other ISA only |
 //!
-//! Nothing here enters the run loop: functions that may leave this CPU without a thread say so by [`Departure`].
+//! Nothing here enters the run loop. Functions after which a CPU may have nothing to run say so by [`Departure`], by
+//! [`IntoRunLoop`], or by [`OpOutcome::Switched`](crate::sched::dispatch::OpOutcome).
 
 pub mod arrive;
 pub mod carried;
@@ -20,14 +21,19 @@ pub mod handoff;
 pub mod jump;
 pub mod spin_handoff;
 
-/// What has come of an attempt to leave for another node.
+/// How a CPU goes on whose thread has left for another node, or was to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the CPU may have nothing to run"]
 pub enum Departure {
-    /// Nothing has changed: the slow path is to be taken.
-    NotTaken,
-    /// The thread's area is complete. It, or another thread, runs here next: [`crate::run_loop::switched`].
+    /// By [`switched`](crate::run_loop::switched): registers of all threads are in their frames, and the CPU may have to
+    /// spin for the thread that has left.
     Switched,
-    /// The thread has left, and this CPU has spun for it in vain: [`crate::run_loop::run`].
+    /// By [`run`](crate::run_loop::run): the CPU has spun. Whatever `thread` of the CPU says goes on in the run loop;
+    /// that may be the thread that had left, if something else came in with it.
     Away,
 }
+
+/// A CPU has spun for a thread, and nothing goes on by itself: [`run`](crate::run_loop::run) comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the run loop goes on"]
+pub struct IntoRunLoop;

@@ -27,8 +27,8 @@ use dyad_abi::{CpuId, NodeId};
 use dyad_ring::handoff;
 use dyad_shm::superblock::{CpuEntry, NodeWord, activity};
 
-use crate::migrate::arrive;
 use crate::migrate::carried::HandoffKind;
+use crate::migrate::{IntoRunLoop, arrive};
 use crate::sched::{dispatch, timer};
 use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, inbox};
@@ -108,7 +108,7 @@ impl handoff::Words for Direct {
 pub(crate) enum Passed {
     /// The thread runs on this CPU still: what it has stored is to be taken back.
     RolledBack,
-    /// The thread is not what runs on this CPU now. The run loop goes on.
+    /// The CPU has spun for the thread, and the run loop goes on: [`Departure::Away`](super::Departure::Away).
     Away,
 }
 
@@ -192,7 +192,7 @@ impl Handoff {
             rollback::<P>(cx, t);
             return Passed::RolledBack;
         }
-        look::<P>(cx, me, t, self.to, self.words);
+        let IntoRunLoop = look::<P>(cx, me, t, self.to, self.words);
         Passed::Away
     }
 
@@ -226,12 +226,12 @@ fn is_here(cx: &KernelCtx) -> impl Fn(u64) -> bool {
 /// Spins for a thread that has been handed to node `to`. Goes on with the thread, or comes back: then the run loop goes
 /// on.
 #[inline(never)]
-pub(crate) fn wait<P: Platform>(cx: &KernelCtx, t: &'static Thread, to: NodeId) {
+pub(crate) fn wait<P: Platform>(cx: &KernelCtx, t: &'static Thread, to: NodeId) -> IntoRunLoop {
     let me = cx.node.sb.cpu(cx.node.id(), cx.cpu());
     match cx.words().if_coherent() {
         Some(words) => {
             handoff::begin(&Direct(words), &me.activity, activity_word(t));
-            look::<P>(cx, me, t, to, words);
+            look::<P>(cx, me, t, to, words)
         }
         None => given_up(cx, to),
     }
@@ -244,7 +244,7 @@ pub(crate) fn look<P: Platform>(
     t: &'static Thread,
     to: NodeId,
     words: CoherentWords,
-) {
+) -> IntoRunLoop {
     P::mark::<{ Marker::WAITS.word() }>();
     let came = watch::<P>(cx, me, t, words);
     P::mark::<{ Marker::WORKS.word() }>();
@@ -304,7 +304,7 @@ fn take(cx: &KernelCtx, t: &'static Thread, word: u64, words: CoherentWords) -> 
 
 /// Goes on with a thread that has come back, or comes back itself.
 #[inline(always)]
-fn go_on_with<P: Platform>(cx: &KernelCtx, me: &CpuEntry, t: &'static Thread) {
+fn go_on_with<P: Platform>(cx: &KernelCtx, me: &CpuEntry, t: &'static Thread) -> IntoRunLoop {
     // As `inbox::prepare`.
     let ready = || {
         me.activity.store(activity::USER, Ordering::Relaxed);
@@ -316,6 +316,7 @@ fn go_on_with<P: Platform>(cx: &KernelCtx, me: &CpuEntry, t: &'static Thread) {
     };
     arrive::go_on_with::<P>(cx, t, ready);
     inbox::attentive::<P>();
+    IntoRunLoop
 }
 
 /// Does not spin any more: whoever dispatched the thread goes on, unless it has come at the last moment.
@@ -326,18 +327,19 @@ fn stop<P: Platform>(
     t: &'static Thread,
     to: NodeId,
     words: CoherentWords,
-) {
+) -> IntoRunLoop {
     if let Some(word) = handoff::stop(&Direct(words), &me.activity, &t.owner, is_here(cx))
         && take(cx, t, word, words)
     {
         return go_on_with::<P>(cx, me, t);
     }
-    given_up(cx, to);
+    given_up(cx, to)
 }
 
 /// The thread is somebody else's: nothing of it may be looked at any more.
 #[cold]
-fn given_up(cx: &KernelCtx, to: NodeId) {
+fn given_up(cx: &KernelCtx, to: NodeId) -> IntoRunLoop {
     let next = cx.local.chain.pop();
     dispatch::go_on(cx, next, Stopped::Left, to.index() as u64);
+    IntoRunLoop
 }

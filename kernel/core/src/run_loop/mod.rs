@@ -45,7 +45,7 @@ use dyad_coherence::LINE_BYTES;
 use dyad_shm::PoolId;
 use dyad_shm::superblock::{ASK_OFFSET, activity, control};
 
-use crate::migrate::spin_handoff;
+use crate::migrate::{IntoRunLoop, spin_handoff};
 use crate::sched::timer::{self, TICK_NS};
 use crate::sched::{dispatch, quiet};
 use dyad_machine::clock::{self, FusedTime};
@@ -71,7 +71,10 @@ fn poll_work<P: Platform>(cx: &KernelCtx) -> u64 {
         if node.words.read(&node.sb.shutdown) != 0 {
             shutdown::finish::<P>(node);
         }
-        (local.look_after_others.get())(node, local);
+        match local.look_after_others.get() {
+            Some(look) => look(node, local),
+            None => debug_assert!(cfg!(any(test, feature = "host")), "nobody recovers nodes"),
+        }
         let asked = control::asked(wanted);
         if local.asked.replace(asked) != asked {
             // The launcher has written it; whoever is told reads it here.
@@ -153,7 +156,7 @@ pub fn run<P: Platform>() -> ! {
 /// and the loop sets it again.
 pub fn switched<P: Platform>(cx: &KernelCtx) -> ! {
     if let Some((t, to)) = cx.local.spins.get() {
-        spin_handoff::wait::<P>(cx, t, to);
+        let IntoRunLoop = spin_handoff::wait::<P>(cx, t, to);
         run::<P>()
     }
     if cx.local.thread.get().is_some() {

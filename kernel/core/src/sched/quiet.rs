@@ -84,7 +84,7 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
         self.steps(FLUSH_BYTES)
     }
 
-    // CapCache are to capabilities what the TLB is to pages: what they lead to may be reused after this.
+    // Cache entries are to capabilities what the TLB is to pages: what they lead to may be reused after this.
     fn flush_tlb(&self) {
         if !lacks!("quiet::flush_tlb::views") {
             self.cx.local.cache.forget();

@@ -1,6 +1,6 @@
 //! Where the arch crates hand traps over. Every function here starts on an empty kernel stack.
-//! System calls come to `fast_*` with a partial area and return if the thread goes on; all others
-//! find every general register saved. See [`platform`](dyad_machine::platform).
+//! System calls come with a partial area and return if the thread goes on; all other traps find every general
+//! register saved. See [`platform`](dyad_machine::platform).
 //!
 //! | trap | comes to | ends |
 //! |---|---|---|
@@ -13,7 +13,7 @@
 //! | exception in kernel mode | [`kernel_fault`] | with the machine |
 //!
 //! System calls and faults of addresses have a fast path, on what this CPU has cached
-//! ([`dyad_machine::capcache`]), and a long one, which looks everything up and remembers it. Both do the same:
+//! ([`dyad_machine::capcache`]), and a slow path, which looks everything up and fills the cache. Both do the same:
 //! a fast path that finds anything it does not expect has changed nothing that the slow path would
 //! not change first, and leaves the rest, errors included, to it.
 //!
@@ -24,7 +24,7 @@
 //!
 //! `partial_frame` is set from where a slow path begins until the call is answered in registers.
 //! Whoever has the thread leave in any other way meanwhile completes its area first
-//! ([`settle`](crate::sched::dispatch::complete_frame)): to whom the area belongs afterwards cannot tell that it
+//! ([`complete_frame`](crate::sched::dispatch::complete_frame)): to whom the area belongs afterwards cannot tell that it
 //! was not complete. What ends in registers in any case does not set it.
 
 use core::sync::atomic::Ordering;
@@ -253,7 +253,7 @@ pub fn foreign_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
     let cx = &KernelCtx::here::<P>();
     match crossing::fault::<P>(cx, area, f.address) {
         Ok(Departure::Away) => run_loop::run::<P>(),
-        Ok(Departure::Switched | Departure::NotTaken) => run_loop::switched::<P>(cx),
+        Ok(Departure::Switched) => run_loop::switched::<P>(cx),
         Err(why) => handle::<P>(area, f, Some(why)),
     }
 }

@@ -12,7 +12,7 @@ use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::endpoint::Line;
 use dyad_object::thread::Thread;
 
-/// What a `fast_*` function returns: two registers on both ISAs. They are the two that the program
+/// What system calls return: two registers on both ISAs. They are the two that the program
 /// gets back, so nothing else has to be put anywhere when a call is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -118,9 +118,9 @@ pub(crate) fn dispatched<P: Platform>(t: &'static Thread, how: u64) -> FastRetur
 pub(crate) fn jumped<P: Platform>(word: u64, t: &'static Thread, a: [u64; 5]) -> FastReturn {
     let cx = &KernelCtx::here::<P>();
     match jump::fast::<P>(cx, t, a) {
-        Departure::NotTaken => {}
-        Departure::Switched => run_loop::switched::<P>(cx),
-        Departure::Away => run_loop::run::<P>(),
+        None => {}
+        Some(Departure::Switched) => run_loop::switched::<P>(cx),
+        Some(Departure::Away) => run_loop::run::<P>(),
     }
     let [a0, a1, a2, a3, a4] = a;
     slow_syscall::<P>(word, a0, a1, a2, a3, a4)

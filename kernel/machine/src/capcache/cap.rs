@@ -1,4 +1,4 @@
-//! CapCache of capabilities of any type: what an operation needs to know of them.
+//! Cache entries of capabilities of any type: what an operation needs to know of them.
 
 use core::cell::Cell;
 use core::sync::atomic::AtomicU64;
@@ -21,7 +21,7 @@ use crate::object::endpoint::{Endpoints, LINES, Line};
 use crate::object::space::Space;
 use crate::object::thread::Thread;
 
-/// CapCache of capabilities that a CPU keeps.
+/// Cache entries of capabilities that a CPU keeps.
 pub(super) const CAP_ENTRIES: usize = 64;
 /// What an empty slot permits and refers to.
 const NO_OPERAND: Operand = Operand {

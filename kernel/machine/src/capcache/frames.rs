@@ -3,7 +3,7 @@
 //!
 //! | looked at before each use | what else it rests on |
 //! |---|---|
-//! | nothing: a range has no object, and records never move | the slot is what it was ([`view`](super)) |
+//! | nothing: a range has no object, and records never move | the slot is what it was ([cached](super)) |
 //!
 //! Which steps, in which order: [`dyad_retype::row`].
 
