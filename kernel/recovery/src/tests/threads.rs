@@ -251,6 +251,30 @@ fn a_thread_that_migrates_or_jumps_to_the_dead_node_stays_behind() {
     }
 }
 
+/// What a thread was doing is not guessed from damaged words: nothing of it is taken up again.
+#[test]
+fn a_thread_in_transit_whose_words_are_damaged_is_stopped() {
+    for damaged in [0, 11, 99, u64::MAX] {
+        let s = Trio::new();
+        let c = Cast::new(&s);
+        let t = c.thread(&s);
+        t.leaves(node(2), false);
+        c.started(&s, Isa::X86_64, begun::PARKED);
+        let to = Entry {
+            component: c.service,
+            address: 0,
+            badge: 0,
+        };
+        store_handoff(t, HandoffKind::Migrate, [0; 4], to);
+        t.carried[0].store(damaged, RELAXED);
+        c.own(&s, State::Transit, 1);
+        s.dies(1);
+        s.recover(0);
+        assert_eq!(c.owner(&s).state, State::Stopped, "{damaged}");
+        assert_eq!(t.begun(Isa::X86_64), begun::LOST, "{damaged}");
+    }
+}
+
 /// `Resume` on a node's first CPU.
 fn resume(s: &Trio, c: &Cast, which: u64) -> Result<OpOutcome, Error> {
     let place = 1 << 63 | which;
