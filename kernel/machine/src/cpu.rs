@@ -27,6 +27,9 @@ pub const FIRST_CPU: CpuId = match CpuId::new(0) {
     None => unreachable!(),
 };
 
+/// Work of a CPU that a crate above the run loop does.
+pub type Duty = fn(&'static Node, &'static CpuLocal);
+
 /// State of one CPU.
 pub struct CpuLocal {
     cpu: CpuId,
@@ -102,7 +105,7 @@ pub struct CpuLocal {
     /// What the run loop of a node's first CPU does for other nodes in each turn, a bounded piece at a time: recovers
     /// those that have died. Boot sets it, because recovery is in a crate above the run loop's. `None` on other CPUs,
     /// and on machines of the host.
-    pub look_after_others: Cell<Option<fn(&'static Node, &'static CpuLocal)>>,
+    pub look_after_others: Cell<Option<Duty>>,
     /// The last page fault that was resolved (address, program counter) and how often it has come
     /// again since the thread last got anywhere.
     last_fault: Cell<(u64, u64, u32)>,
