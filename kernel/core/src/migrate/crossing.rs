@@ -168,12 +168,8 @@ fn fast<P: Platform>(
     l: &Leaving,
 ) -> Option<Departure> {
     let crossing = crossing.placed(P::ISA, cx.node.id(), cx.local.id());
-    let Some(place) = crossing.place(P::ISA.other()) else {
-        return None;
-    };
-    let Some(way) = Handoff::find(cx, t, place) else {
-        return None;
-    };
+    let place = crossing.place(P::ISA.other())?;
+    let way = Handoff::find(cx, t, place)?;
     let carried = carry_fp::<P>(cx, t, crossing, l.leaves);
     put_down::<P>(t, area, carried, l);
     t.leaves(cx.node.id(), false);

@@ -104,9 +104,7 @@ pub(crate) fn fast<P: Platform>(
     [to, pc, sp, fp, arg]: [u64; 5],
 ) -> Option<Departure> {
     let crossing = CrossingState::of(t);
-    let Some(place) = crossing.place(P::ISA.other()) else {
-        return None;
-    };
+    let place = crossing.place(P::ISA.other())?;
     let fits = to == place.0.index() as u64
         && crossing.depth() == 0
         && pc != 0
@@ -116,9 +114,7 @@ pub(crate) fn fast<P: Platform>(
     if !fits {
         return None;
     }
-    let Some(way) = Handoff::find(cx, t, place) else {
-        return None;
-    };
+    let way = Handoff::find(cx, t, place)?;
     if !way.is_looked_out_for(t) {
         return None;
     }
