@@ -467,8 +467,12 @@ impl Callee {
     /// machine, [`Error::Revoked`] if there is no such space any more.
     #[inline]
     pub fn open<P: Platform>(&self, cx: &Cx) -> Result<Opened> {
-        // Before the parts: what changes later shows.
-        let generation = Seen::of(self.parts.generation());
+        // Where it runs has been read since as well: a change shows in the generation.
+        let (word, value) = self.parts.generation();
+        let generation = match lacks!("view::open::generation") {
+            false => Seen { word, value },
+            true => Seen::of(word),
+        };
         let (captbl, space) = (self.parts.captbl_root()?, self.parts.space()?);
         let place: &'static Space = find(cx.node, space, Space::KIND)?;
         Ok(Opened {

@@ -21,7 +21,7 @@
 //!
 //! So a reader finds a whole handler or tries again, and a node that dies leaves the old one or the new one.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{CpuId, Error, NodeId, Result};
@@ -31,7 +31,7 @@ use dyad_shm::frame::WeakRef;
 use dyad_shm::{LayoutHash, PhysAddr, shared_layout, shared_struct};
 
 use crate::NO_REFERENCE;
-use crate::memory::Words;
+use crate::memory::{Words, load_coherent};
 use crate::node::Node;
 use dyad_coherence::lacks;
 
@@ -127,7 +127,11 @@ impl Component {
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn parts(&self, words: &Words) -> Parts<'_> {
         words.refresh(&self.captbl, LINE_BYTES);
-        Parts(self)
+        Parts {
+            component: self,
+            // Before every other word of it: a change after this look shows in the generation.
+            generation: load_coherent(&self.generation),
+        }
     }
 
     /// Begins a change of several words. [`Change::end`] ends it; nothing else does but the death of the
@@ -196,21 +200,26 @@ impl Change<'_> {
     }
 }
 
-/// What a component consists of, as it was when it was [looked at](Component::parts).
+/// What a component consists of, since [`Component::parts`]. Every word is read when it is asked for, and is at
+/// least as new as [`generation`](Parts::generation).
 #[derive(Clone, Copy, Debug)]
-pub struct Parts<'c>(&'c Component);
+pub struct Parts<'c> {
+    component: &'c Component,
+    generation: u64,
+}
 
 impl<'c> Parts<'c> {
-    /// The word that counts changes.
+    /// The word that counts changes, and what it said before any other word was read. If the word still says
+    /// that, all that has been read since still holds.
     #[inline]
-    pub fn generation(&self) -> &'c AtomicU64 {
-        &self.0.generation
+    pub fn generation(&self) -> (&'c AtomicU64, u64) {
+        (&self.component.generation, self.generation)
     }
 
     /// Bit set of the nodes its code may run on.
     #[inline]
     pub fn home(&self) -> u64 {
-        Component::nodes(self.0.home.load(Ordering::Acquire))
+        Component::nodes(load_coherent(&self.component.home))
     }
 
     /// Physical address of the root of its capability table.
@@ -220,7 +229,7 @@ impl<'c> Parts<'c> {
     /// [`Error::NotReady`] if it has not been configured.
     #[inline]
     pub fn captbl_root(&self) -> Result<PhysAddr> {
-        let word = self.0.captbl.load(Ordering::Acquire);
+        let word = load_coherent(&self.component.captbl);
         match WeakRef::from_bits(word) {
             Some(root) if word != 0 => Ok(root.frame.address()),
             _ => Err(Error::NotReady),
@@ -234,7 +243,7 @@ impl<'c> Parts<'c> {
     /// [`Error::NotReady`] if it has not been configured.
     #[inline]
     pub fn space(&self) -> Result<WeakRef> {
-        let word = self.0.space.load(Ordering::Acquire);
+        let word = load_coherent(&self.component.space);
         match WeakRef::from_bits(word) {
             Some(space) if word != 0 => Ok(space),
             _ => Err(Error::NotReady),
@@ -254,11 +263,11 @@ impl<'c> Parts<'c> {
     /// [`Error::Again`] if it has changed during each of a number of attempts.
     pub fn fault_entry(&self, words: &Words) -> Result<Option<Entry>> {
         for _ in 0..READS {
-            let n = words.read(&self.0.handler);
-            let record = &self.0.handlers[(n % 2) as usize];
+            let n = words.read(&self.component.handler);
+            let record = &self.component.handlers[(n % 2) as usize];
             let component = words.read(&record.component);
             let (address, badge) = (words.read(&record.entry), words.read(&record.badge));
-            if words.read(&self.0.handler) == n || lacks!("component::fault_entry::again") {
+            if words.read(&self.component.handler) == n || lacks!("component::fault_entry::again") {
                 let there = component != 0 && component != NO_REFERENCE;
                 let component = WeakRef::from_bits(component).filter(|_| there);
                 return Ok(component.map(|component| Entry {

@@ -7,11 +7,11 @@
 //!
 //! | step | order |
 //! |---|---|
-//! | send: or bits; look at waiter; CAS waiter -> 0; wake it | the or is a full fence here: either the receiver sees the bits or the sender sees the receiver |
+//! | send: or bits; fence; look at waiter; CAS waiter -> 0; wake it | either the receiver sees the bits or the sender sees the receiver: [`dyad_ring::sleep`] |
 //! | wait: CAS waiter 0 -> me; fence; look at bits; if there are some, CAS waiter me -> 0; else owner word BLOCKED; fence; look at waiter: if it is not me, owner word RUNNING again | as above; who takes the waiter off, fences and looks at the owner word: either it is seen BLOCKED there, or the waiter sees that it is off |
 //! | take event: taken := busy (CAS); head := events or what was taken; thread.event := 0; taken := rest | one taker at a time, so that no rest is lost; a list that is not being taken from has all whose event says so |
 //! | give up: events 0 -> closed (CAS), all lines; fence; look at taken | a taker is busy before it takes: it is seen, or what it puts back |
-//! | push event: thread.event := why (was 0); CAS head; look at waiter | as send |
+//! | push event: thread.event := why (was 0); CAS head; fence; look at waiter | as send |
 //!
 //! # What a node that dies has in hand
 //!
@@ -376,13 +376,20 @@ impl Line {
         0
     }
 
-    /// Tells the scheduler whose endpoint this is about a thread.
+    /// Tells the scheduler whose endpoint this is about a thread. The caller then looks for a waiter.
     ///
     /// # Errors
     ///
     /// [`Error::Again`] if others were faster each time; [`Error::Revoked`] if the endpoints are just
     /// being given up.
     pub fn push_event(&self, node: &Node, thread: &'static Thread, why: Woken) -> Result<()> {
+        self.enqueue(node, thread, why)?;
+        sleep::post(&SleepWords(node.words));
+        Ok(())
+    }
+
+    /// Puts a thread on the list, or a newer reason to a thread that is on a list.
+    fn enqueue(&self, node: &Node, thread: &'static Thread, why: Woken) -> Result<()> {
         let words = node.words;
         let mut tries = TRIES;
         while !words.exchange(&thread.event, 0, why as u64) {

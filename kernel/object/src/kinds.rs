@@ -56,7 +56,7 @@ pub enum Farewell {
     CloseLists,
 }
 
-/// Names of the tables of an ISA by level, and of capability tables.
+/// Names of the page tables of an ISA, by level.
 const TABLES: [[KernelKind; Level::ALL.len()]; ISA_COUNT] = {
     let mut all = [[KernelKind::ADDRESS_SPACE; Level::ALL.len()]; ISA_COUNT];
     let mut isa = 0;

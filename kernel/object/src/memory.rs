@@ -118,7 +118,7 @@ pub fn load_permitted<const WHY: u32>(word: &AtomicU64) -> u64 {
     dyad_coherence::load_permitted::<WHY>(word, Ordering::Acquire)
 }
 
-/// Reads a shared word that the caller has found, where caches are coherent; acquires.
+/// Reads a shared word where caches are coherent, or whose line the caller has just refreshed; acquires.
 #[inline(always)]
 pub fn load_coherent(word: &AtomicU64) -> u64 {
     before_look(|| word);

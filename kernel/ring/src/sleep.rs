@@ -22,7 +22,7 @@
 //! |---|---|---|
 //! | fences of [`begin`] and [`post`] | full | the thread sleeps beside news |
 //! | fences of [`still_waits`] and [`find_asleep`] | full | the thread sleeps, and nobody is to wake it |
-//! | exchange of the waiter word | one of several senders | several senders look at the thread; one of them wakes it, by the owner word |
+//! | exchange of the waiter word | one thread waits, and one of several senders takes it off | a second thread replaces the first one; several senders look at the thread, and one of them wakes it, by the owner word |
 //! | exchange of the owner word | acquires and releases | two CPUs run the thread, or it is woken twice |
 
 use crate::linger::Words;

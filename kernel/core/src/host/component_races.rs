@@ -10,14 +10,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dyad_abi::cap::{CapIndex, ComponentOp, ObjectKind, Rights, call_word};
-use dyad_abi::{Error, Result};
+use dyad_abi::{Error, Isa, Result};
 use dyad_shm::frame::WeakRef;
 
-use super::race_tests::at_each_step;
+use super::race_tests::{at_each_step, at_each_step_of};
 use super::system::{System, cpu};
 use super::{MockX86, crash};
 use crate::cx::Cx;
 use crate::dispatch::After;
+use crate::entry;
 use crate::ktest::rig::Rig;
 use crate::ktest::spaces;
 use crate::object::component::{Component, Entry};
@@ -196,4 +197,43 @@ fn a_handler_that_is_read_while_it_changes_all_the_time_is_whole() {
         }
         end.store(true, Ordering::Relaxed);
     });
+}
+
+/// A component whose home changes while it is entered is not entered here again by the fast path.
+#[test]
+fn a_home_that_changes_during_an_invocation_is_seen_by_the_next_one() {
+    let looked = Cell::new(0);
+    at_each_step_of(&[Isa::X86_64, Isa::Aarch64], |rig, steps| {
+        rig.rooted().unwrap();
+        let (callee, _, _) = rig.other_component().unwrap();
+        let sinv = rig.sinv(callee, 0x1000, 1).unwrap();
+        let cap = rig.cap(ObjectKind::Component, callee, Rights::ALL).unwrap();
+        let (k, captbl) = (rig.k, rig.k.local.captbl.get());
+        let set = move || {
+            // The other CPU is in the component of the test.
+            let here = k.local.captbl.replace(captbl);
+            let word = call_word(cap, ComponentOp::SetHome as u32);
+            ops::call::<MockX86>(&k, word, [1 << 1, 0, 0, 0, 0]).unwrap();
+            k.local.captbl.set(here);
+        };
+        let invoke = || entry::system_call::<MockX86>(sinv.get() as u64, [0; 5]).status;
+        let status = Cell::new(0);
+        let came = crash::between(steps, set, || status.set(invoke()));
+        if !came {
+            return false;
+        }
+        if status.get() == entry::ENTER {
+            looked.set(looked.get() + 1);
+            let back = entry::system_call::<MockX86>(0, [0; 5]).status;
+            assert_eq!(back, entry::ENTER);
+        }
+        // Its home is another node by now, and a thread without a scheduler cannot go there.
+        assert_eq!(
+            invoke(),
+            Error::NotReady.code(),
+            "changed before step {steps}"
+        );
+        true
+    });
+    assert!(looked.get() > 3, "{looked:?}");
 }

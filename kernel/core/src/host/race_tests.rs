@@ -52,9 +52,14 @@ fn everywhere(test: impl Fn(&Rig<'_>, u32) -> bool) {
 
 /// As [`everywhere`]; returns how many steps there were.
 pub(super) fn at_each_step(test: impl Fn(&Rig<'_>, u32) -> bool) -> u32 {
+    at_each_step_of(&[Isa::X86_64], test)
+}
+
+/// As [`at_each_step`], in a system of several nodes, of which the first one takes part.
+pub(super) fn at_each_step_of(nodes: &[Isa], test: impl Fn(&Rig<'_>, u32) -> bool) -> u32 {
     for steps in 0..ENOUGH {
         let more = Cell::new(true);
-        let w = World::new(&[Isa::X86_64], 2048);
+        let w = World::new(nodes, 2048);
         let m = joined::<MockX86>(&w, 0);
         passes::<MockX86>(run_here::<MockX86>(m.node(), |cx| {
             rig::with(cx, |rig| {

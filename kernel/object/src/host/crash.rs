@@ -27,7 +27,7 @@ struct Other {
 /// One access to shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The line of the word: its physical address, or where it is on the host.
+    /// The number of the line of the word: its physical address, or its address on the host, in lines.
     pub line: u64,
     /// Whether it changes the word.
     pub is_change: bool,
