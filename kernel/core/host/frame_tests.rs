@@ -1,5 +1,5 @@
-//! Fast paths of retyping: that they are taken, do what the long ones do, and leave what they are not
-//! for alone.
+//! Tests of the fast paths of retyping: a fast path is taken where it applies, has the effect of the slow path, and
+//! changes nothing where it does not apply.
 
 use std::vec::Vec;
 

@@ -373,7 +373,7 @@ fn capabilities_die_with_the_frame_of_their_guard(cx: &TestCtx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn guards_are_given_by_whoever_may_and_only_once(cx: &TestCtx<'_>) -> Outcome {
+fn a_guard_needs_the_right_to_give_it_and_is_given_once(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let table = rig.table()?;
         let (live, object) = rig.new_cap(ObjectKind::Liveness)?;

@@ -21,6 +21,7 @@
 #![cfg(not(target_os = "none"))]
 
 mod memory;
+mod outcome;
 mod threads;
 
 use std::boxed::Box;
@@ -50,54 +51,8 @@ use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use memory::{map, translate, unmap};
 use threads::Threads;
 
+pub use outcome::{Check, Config, Outcome};
 pub use threads::{in_invocation, invoked, thread_id};
-
-/// The system a program is run on.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// ISA of each node.
-    pub nodes: Vec<Isa>,
-    /// Argument text.
-    pub args: String,
-    /// Copy the program's output to the host's standard output.
-    pub echo: bool,
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            nodes: Isa::ALL.to_vec(),
-            args: String::new(),
-            echo: false,
-        }
-    }
-}
-
-/// A recorded check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
-    /// Its name.
-    pub name: String,
-    /// Whether it passed.
-    pub ok: bool,
-    /// What it says about that.
-    pub detail: String,
-}
-
-/// What a program has done.
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// Its exit code.
-    pub code: u32,
-    /// All it wrote.
-    pub output: String,
-    /// Its checks, in order.
-    pub checks: Vec<Check>,
-    /// Its counters, summed by name.
-    pub counters: HashMap<String, u64>,
-    /// Its migrations, in order.
-    pub migrations: Vec<(NodeId, NodeId)>,
-}
 
 /// Size of the text buffer.
 const BUFFER: u64 = CONSOLE_THREADS * PAGE_SIZE;

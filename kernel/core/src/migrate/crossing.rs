@@ -13,12 +13,12 @@
 //!   gate BACK: return ◀── depth - 1 ◀──fault at gate RETURN of the caller's window
 //! ```
 //!
-//! The stack of calls is the two native stacks: each call begins below what the last one left on its
-//! ISA. So the kernel keeps no more than how deep the thread is, and for each ISA what functions preserve,
-//! stack pointer and return address included ([`Platform::park`]). Whoever is entered preserves that; when
-//! it leaves its ISA, by a return or by another call, it is parked anew, and is what it was when it
-//! entered, or what those preserve whom it calls. Floating-point registers go along if there is something
-//! in them.
+//! The two native stacks hold the calls: each call begins below the frames that the previous call left on its
+//! ISA. So the kernel keeps only the depth of the thread and, for each ISA, the registers that a callee
+//! preserves, with stack pointer and return address ([`Platform::park`]). A callee preserves these registers.
+//! When the callee leaves its ISA, by a return or by another call, the kernel parks them again: with their
+//! values at entry, or with the values that its own callees preserve. Floating-point registers go along if
+//! they hold something.
 //!
 //! | word | holds |
 //! |---|---|
@@ -39,7 +39,7 @@
 //!
 //! | step | order |
 //! |---|---|
-//! | leave: parked, depth, words carried; owner word | release: whoever recovers the receiver finds what is to come back |
+//! | leave: parked, depth, words carried; owner word | release: recovery of the receiver finds the call that is to come back |
 //! | arrive: owner word; depth and parked registers | acquire |
 //!
 //! Crossing is for threads that somebody schedules, outside of invocations, in components that may run

@@ -7,11 +7,10 @@
 //! receiver: CAS owner TRANSIT -> READY; registers set as the words say; its scheduler is told
 //! ```
 //!
-//! Between the two the thread belongs to nobody. If the receiver dies before taking it, whoever
-//! recovers the receiver sends it back with [`Error::NodeDead`]. If the receiver is dead already,
-//! the giver takes it back. Nothing else can keep the giver from telling: there is a bit for every
-//! thread id at every CPU ([`dyad_ring::arrivals`]), and no two live threads have the same id
-//! ([`ids`]).
+//! In transit the thread belongs to no CPU. If the receiver dies before it takes the thread, recovery of the
+//! receiver sends the thread back with [`Error::NodeDead`]. If the receiver is dead already, the giver takes the
+//! thread back. The announcement cannot fail otherwise: every CPU has a bit for every thread id
+//! ([`dyad_ring::arrivals`]), and no two live threads have the same id ([`ids`]).
 //!
 //! | step | order |
 //! |---|---|
@@ -175,9 +174,9 @@ pub(crate) fn leave<P: Platform>(
 ) -> Result<OpOutcome> {
     dispatch::may_run_on(cx, t, to)?;
     dispatch::complete_frame::<P>(cx, t);
-    // From here on the registers are whole: whoever takes the thread over for a node that dies
-    // reads them. What it was doing on this ISA waits for its return. Services that it calls on
-    // other nodes of this ISA meanwhile use the registers proper.
+    // The registers are complete from here on, because recovery of a node that dies reads them. The thread's work on
+    // this ISA waits in `parked` for its return. Services that the thread calls on other nodes of this ISA meanwhile use
+    // the registers proper.
     copy_registers(t.regs(P::ISA), &t.parked[P::ISA.index()]);
     t.set_begun(P::ISA, begun::PARKED);
     store_handoff(t, kind, words, at);

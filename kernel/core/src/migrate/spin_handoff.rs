@@ -319,7 +319,7 @@ fn go_on_with<P: Platform>(cx: &KernelCtx, me: &CpuEntry, t: &'static Thread) ->
     IntoRunLoop
 }
 
-/// Does not spin any more: whoever dispatched the thread goes on, unless it has come at the last moment.
+/// Stops spinning. The dispatcher of the thread goes on, unless the thread has come back at the last moment.
 #[cold]
 fn stop<P: Platform>(
     cx: &KernelCtx,
