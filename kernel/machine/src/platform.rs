@@ -159,7 +159,7 @@ pub struct UserProbe {
     pub frame: usize,
     /// General registers, the stack pointer among them.
     pub registers: usize,
-    /// Registers that the trap instruction spends, and whose contents are unspecified.
+    /// Registers that the trap instruction overwrites with unspecified contents.
     pub spent: &'static [usize],
 }
 

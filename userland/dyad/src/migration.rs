@@ -108,9 +108,9 @@ impl Drop for Migrate {
 /// # }
 /// ```
 ///
-/// `NoSuchNode`, `NodeDead`; `Again` if other requests keep arriving.
+/// # Errors
 ///
-/// `NoSuchNode`, `NodeDead`; `Again` if others keep asking.
+/// `NoSuchNode`, `NodeDead`; `Again` if other requests keep arriving.
 pub fn request_migration(to: NodeId) -> Result<Option<NodeId>, sys::Error> {
     sys::request_move(0, to)
 }

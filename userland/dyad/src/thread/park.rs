@@ -46,7 +46,8 @@ pub(super) fn reset(thread: Number) {
 /// use core::sync::atomic::{AtomicBool, Ordering};
 /// use dyad::thread;
 ///
-/// In an invocation, where the thread belongs to the caller.
+/// # fn main() -> dyad::Result<()> {
+/// static READY: AtomicBool = AtomicBool::new(false);
 ///
 /// let waiter = thread::spawn(|| {
 ///     while !READY.load(Ordering::Acquire) {
@@ -64,7 +65,7 @@ pub(super) fn reset(thread: Number) {
 ///
 /// # Panics
 ///
-/// In an invocation, where the thread is that of the caller.
+/// In an invocation, where the thread belongs to the caller.
 pub fn park() {
     wait(None);
 }

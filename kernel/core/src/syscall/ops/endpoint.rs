@@ -106,11 +106,10 @@ pub fn receive_at<P: Platform>(
 /// `Receive` takes all pending bits, or the event of one thread. With [`NOW`] it never waits; any other
 /// deadline but 0 is a point in fused time after which it returns, with the value 0 if nothing has come.
 ///
+/// # Errors
+///
 /// [`Error::BadArgument`] if there is no such line; `Receive`: [`Error::Exists`] if another thread waits
 /// there; `MakeSend`: the errors of [`destination`] and [`activate`]; `Bind`: [`Error::NoSuchNode`].
-///
-/// [`Error::BadArgument`] if there is no such line; `Receive`: [`Error::Exists`] if another thread
-/// waits there; `MakeSend`: as [`destination`] and [`activate`]; `Bind`: [`Error::NoSuchNode`].
 #[inline(never)]
 pub fn receive<P: Platform>(
     cx: &KernelCtx,

@@ -304,11 +304,10 @@ pub fn unmap(this: &SpaceCtx<'_>, isa: Isa, va: u64) -> Result<u64> {
 /// Removed permissions have no effect once the stamp, which is the value, is quiesced; the stamp is therefore
 /// taken after the entry has changed.
 ///
+/// # Errors
+///
 /// [`Error::Denied`] beyond the recorded permissions; [`Error::Again`] if the page has changed meanwhile, or
 /// its code has to be rewritten on other nodes.
-///
-/// [`Error::Denied`] beyond what was noted; [`Error::Again`] if the page is another one by now, or
-/// its code has to be rewritten elsewhere.
 pub fn protect<P: Platform>(this: &SpaceCtx<'_>, isa: Isa, va: u64, perms: Perms) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
@@ -427,11 +426,10 @@ pub fn supply(this: &SpaceCtx<'_>, node: u64, memory: Option<&Operand>) -> Resul
 /// not check guards. Frames taken from an older supply stay in use, and become untyped when they are
 /// unmapped; a table does only if it lies in a supply then.
 ///
-/// [`Error::NoSuchNode`]; [`Error::BadArgument`] if there is no such run, or if the range is empty, not
-/// within the memory or not in one pool.
+/// # Errors
 ///
 /// [`Error::NoSuchNode`]; [`Error::BadArgument`] if there is no such run, or if the range is empty, not
-/// the memory's or not in one pool.
+/// within the memory or not in one pool.
 pub fn supply_run(
     this: &SpaceCtx<'_>,
     node: u64,
