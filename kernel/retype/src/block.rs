@@ -1,4 +1,4 @@
-//! Splitting and merging untyped blocks: two words change, whatever the size.
+//! Splitting and merging untyped blocks: two words change, whatever the size of the block.
 
 use dyad_coherence::GlobalMem;
 use dyad_shm::frame::FrameRef;
@@ -50,8 +50,8 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
             .map_err(|_| Refused::Lost)
     }
 
-    /// Makes one block of the untyped block at `head` and the one of the same size behind it.
-    /// Returns the order of the new block.
+    /// Merges the untyped block at `head` with the block of the same size behind it. Returns the order of the
+    /// new block.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     }
 }
 
-/// What the second of two blocks becomes when they are merged.
+/// The word of the second of two blocks after they are merged.
 fn joinable(word: FrameWord, order: Order) -> Result<FrameWord, Refused> {
     match word.ty {
         FrameType::Untyped(o) if o == order => {}
