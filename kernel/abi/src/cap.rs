@@ -126,7 +126,7 @@ pub use words::*;
 pub struct Rights(pub u32);
 
 impl Rights {
-    /// No operation.
+    /// No rights.
     pub const NONE: Rights = Rights(0);
     /// Every operation there may be.
     pub const ALL: Rights = Rights(u32::MAX);
@@ -140,13 +140,13 @@ impl Rights {
         self.0 & other.0 == other.0
     }
 
-    /// What both permit.
+    /// The rights in both.
     #[must_use]
     pub const fn and(self, other: Rights) -> Rights {
         Rights(self.0 & other.0)
     }
 
-    /// What either permits.
+    /// The rights in either.
     #[must_use]
     pub const fn or(self, other: Rights) -> Rights {
         Rights(self.0 | other.0)

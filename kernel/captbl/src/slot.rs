@@ -71,7 +71,7 @@ impl SlotPlace {
 /// The differences between a copy and its source, besides the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Narrowed {
-    /// The most it may permit.
+    /// The most rights that the copy may have.
     pub rights: Rights,
     /// The guard of the copy, if its source has none.
     pub guard: Option<GuardRef>,

@@ -190,7 +190,7 @@ pub mod activity {
     pub const USER: u64 = 2;
     /// Asleep (or about to be): a doorbell wakes it.
     pub const ASLEEP: u64 = 3;
-    /// The bits that say which of these.
+    /// The bits that distinguish these.
     pub const KIND: u64 = 0xfff;
 
     /// [`ATTENTIVE`], and spinning for the thread at this address of fused memory (a page): the CPU reads the

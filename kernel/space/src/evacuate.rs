@@ -1,7 +1,7 @@
-//! Pages that are moved to other frames while programs run: how a range of memory is emptied.
+//! Moving pages to other frames while programs run, in order to empty a range of memory.
 //!
-//! Only pages that faults have put there are moved. They belong to the space: nobody else maps them, so
-//! that looking through its tables finds them all.
+//! Only pages that faults have put there are moved. They belong to the space and are mapped nowhere else, so
+//! a walk over its tables finds them all.
 //!
 //! ```text
 //!            park, in every table            all CPUs drop translations          move
@@ -61,10 +61,10 @@ struct Seen {
     pte: Pte,
 }
 
-/// What a step has done at an address.
+/// The result of a step at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Where it goes on: behind the page, or behind what is empty in all tables.
+    /// The next address: behind the page, or behind a range that is empty in all tables.
     pub next: u64,
     /// Whether the page has been parked, unparked or moved.
     pub done: bool,
@@ -200,7 +200,7 @@ impl SpaceCtx<'_> {
         result.map(|()| Step { next, done: true })
     }
 
-    /// Copies a frame that nobody writes.
+    /// Copies a frame that no CPU writes.
     fn copy_frame(&self, from: PhysAddr, to: PhysAddr) -> Result<()> {
         const WORDS: usize = PAGE_SIZE as usize / 8;
         let map = self.cx.node.map;
@@ -217,7 +217,7 @@ impl SpaceCtx<'_> {
         Ok(())
     }
 
-    /// Row move, in one table: the parked page at `old` is the one at `new` from here on.
+    /// Row move, in one table: replaces the parked page at `old` by the page at `new`.
     fn replace(&self, seen: &Seen, old: PhysAddr, perms: Perms, new: PhysAddr) -> Result<()> {
         let frames = self.cx.frames();
         let intents = self.cx.intents();
@@ -266,8 +266,8 @@ impl SpaceCtx<'_> {
     }
 }
 
-/// Where a page has been moved to that is still parked at `old` in some table. That may be anywhere but
-/// there, also in the range that the caller is about: who makes everything usable again names whole pools.
+/// The new frame of a page that is still parked at `old` in another table. It may be anywhere but there, also
+/// in the caller's range: a caller that unparks everything names whole pools.
 fn moved_to(all: &[Option<Seen>; ISA_COUNT], old: PhysAddr) -> Option<PhysAddr> {
     all.iter().flatten().find_map(|seen| match seen.pte {
         Pte::Leaf(leaf) if is_movable(leaf.perms) && leaf.pa != old => Some(leaf.pa),
