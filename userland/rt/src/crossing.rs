@@ -204,8 +204,9 @@ functions! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) }
 ///
 /// # Errors
 ///
-/// `NodeDead` if the thread went to the other ISA and the last node of that ISA died. The function may have
-/// done nothing, a part of its work, or all; locks that it had taken stay locked.
+/// `NodeDead` if the crossing call was lost: the node that it ran on died, or there is no node of that ISA
+/// any more. The function may have done nothing, a part of its work, or all; locks that it had taken stay
+/// locked.
 pub fn try_call<F, A>(function: F, arguments: A) -> Result<F::Output>
 where
     F: Callable<A>,

@@ -101,7 +101,8 @@ impl Points {
         }
     }
 
-    /// Puts into a word which threads may be asked to move. If several threads do, the word is right after the last one.
+    /// Stores in a word which threads may be asked to move. If several threads call this concurrently, the
+    /// word is right after the last call.
     pub(super) fn say(&self, word: &AtomicU64) {
         let said = self.ready();
         word.store(said, Ordering::Release);
