@@ -153,7 +153,7 @@ pub struct Passed {
     pub time_ps: u64,
     /// The part of it in which the CPU was halted.
     pub idle_ps: u64,
-    /// The part of it in which it was halted and a doorbell was on its way.
+    /// The part of the time in which the CPU was halted and a doorbell was on its way.
     pub ipi_ps: u64,
 }
 

@@ -1,8 +1,8 @@
 //! Threads of live nodes that the dead node was just waking or passing on.
 //!
-//! Whoever wakes a thread makes three changes: it takes the thread off its endpoint (the waiter word),
-//! makes it ready (the owner word), and tells its scheduler (the event word, and a list). In between
-//! nobody else does anything for the thread. If the waker dies there:
+//! A waker makes three changes: it takes the thread off its endpoint (the waiter word), makes it ready (the
+//! owner word), and tells its scheduler (the event word, and a list). Between these changes no other CPU acts
+//! for the thread. If the waker dies there:
 //!
 //! | after | the thread is | found by | then |
 //! |---|---|---|---|

@@ -255,7 +255,8 @@ fn begin<P: Platform>(cx: &KernelCtx, victim: NodeId, state: &mut Option<Recover
 }
 
 impl Recovery {
-    /// Whether the others still agree that this node recovers that one.
+    /// Whether this node still recovers the dead node: the dead node's state, its incarnation, and the claim
+    /// are unchanged.
     fn is_mine(&self, cx: &KernelCtx) -> bool {
         let word = cx.node.word_of(self.dead.node);
         word.state == NodeState::Recovering
