@@ -73,7 +73,7 @@ impl<M: GlobalMem + ?Sized> Line for LineAt<'_, M> {
     }
 }
 
-/// Replaces a header, if it is still the old one. Says which it is if not.
+/// Replaces a header if it is still `old`; otherwise fails with the error for the header that it has now.
 #[inline]
 #[track_caller]
 pub(crate) fn change(line: &impl Line, old: u64, new: u64) -> Result<(), crate::Refused> {

@@ -121,8 +121,8 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         row::give_up(&record, &what, next, &services)
     }
 
-    /// Logs that a frame is not the kernel object any more that it was: its word, which others check
-    /// weak references by, and its lines.
+    /// Logs that a frame is no longer the kernel object that it was. Logged are the frame's word, by which
+    /// other CPUs check weak references, and the object's lines.
     pub(crate) fn log_given_up(&self, frame: FrameRef, log: &impl Log) -> Result<(), Refused> {
         log.line(self.record(frame)?);
         log.object(frame);

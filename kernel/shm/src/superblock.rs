@@ -354,7 +354,7 @@ pub struct Superblock {
 pub struct RootEntries {
     /// Entries of the slots in [`crate::superblock::ROOT_SLOTS`], in that ISA's format.
     pub entries: [AtomicU64; ROOT_ENTRIES],
-    /// Identity of the kernel image that published them; 0: not published.
+    /// Identity of the kernel image that published the entries; 0: not published.
     pub image: AtomicU64,
     /// Reserved; zero.
     pub reserved: AtomicU64,
