@@ -39,7 +39,7 @@ pub enum Refused {
     /// Another node, which takes this node for dead, has recovered the slot or entry in the middle of the
     /// row.
     Lost,
-    /// A word is not one that anybody writes.
+    /// A word has a value that nothing writes.
     Corrupt,
 }
 

@@ -42,15 +42,15 @@ pub struct Walk {
     pub raw: u64,
 }
 
-/// Whether an address is one at all: 47 bits, sign-extended.
+/// Whether an address is canonical: 47 bits, sign-extended.
 pub const fn is_canonical(va: u64) -> bool {
     va < USER_END || va >= USER_END.wrapping_neg()
 }
 
 /// Accessor functions for one page table, usable from any node, whatever its ISA.
 ///
-/// Nothing here flushes a TLB. All operations take a bounded number of steps, whatever the tables
-/// hold. Tables must not be freed while somebody works on them.
+/// Nothing here flushes a TLB. All operations take a bounded number of steps, whatever the tables hold.
+/// Tables must not be freed while an operation on them is in progress.
 #[derive(Debug)]
 pub struct RemoteCpu<'m, M: GlobalMem + ?Sized> {
     pub(crate) mem: &'m M,

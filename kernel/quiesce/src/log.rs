@@ -110,8 +110,8 @@ impl LogWriter {
         }
     }
 
-    /// Logs, before the stamp is taken and before anybody else could take one for the same
-    /// frame.
+    /// Adds an entry to the log. Must be called before the stamp is taken, and before another CPU could take
+    /// a stamp for the same frame.
     pub fn record<M: GlobalMem>(&mut self, q: &Quiescence<'_, M>, what: DirtyEntry) {
         let at = entry(self.log, self.head);
         q.mem.store_through(at, what.bits(), Ordering::Release);

@@ -15,8 +15,8 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     ///
     /// # Errors
     ///
-    /// [`Refused::WrongOrder`] if the block is one frame; else why not. Nothing has changed, but
-    /// for [`Refused::Lost`] and [`Refused::Corrupt`].
+    /// [`Refused::WrongOrder`] if the block is one frame; otherwise the reason why the frame cannot be used.
+    /// Nothing has changed, except with [`Refused::Lost`] and [`Refused::Corrupt`].
     pub fn split(&self, head: FrameRef, intents: &impl Intents) -> Result<FrameRef, Refused> {
         let (raw, word) = self.word(head)?;
         let FrameType::Untyped(order) = word.ty else {
@@ -55,8 +55,9 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     ///
     /// # Errors
     ///
-    /// [`Refused::WrongOrder`] if the blocks differ in size, or together are too large or not
-    /// aligned; else why not. Nothing has changed but `head`'s version, but for [`Refused::Lost`].
+    /// [`Refused::WrongOrder`] if the blocks differ in size, or together are too large or not aligned;
+    /// otherwise the reason why a frame cannot be used. Nothing has changed except `head`'s version, and
+    /// except with [`Refused::Lost`].
     pub fn merge(&self, head: FrameRef, intents: &impl Intents) -> Result<Order, Refused> {
         match self.word(head)?.1.ty {
             FrameType::Untyped(order) => self.merge_of(head, order, intents),

@@ -89,12 +89,13 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         Ok(used)
     }
 
-    /// Sets the references of a frozen block to those that have been counted after every live node
-    /// has been quiet since the block was frozen.
+    /// Sets the reference count of a frozen block to `counted`, the number of references found after every
+    /// live node has been quiet since the block was frozen.
     ///
     /// # Errors
     ///
-    /// [`Refused::WrongType`] if the block is not frozen, or why else not.
+    /// [`Refused::WrongType`] if the block is not frozen; otherwise the reason why the frame cannot be
+    /// changed.
     pub fn recount(&self, frame: FrameRef, counted: Refs) -> Result<(), Refused> {
         let (head, _, _) = self.find_head(frame)?;
         self.change(head, |word| match word.ty {

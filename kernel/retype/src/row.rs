@@ -305,7 +305,8 @@ fn take_again(
 ///
 /// # Errors
 ///
-/// [`Refused::NotQuiesced`]; why the word is another one; nothing has changed, and there is no intent.
+/// [`Refused::NotQuiesced`]; or, if the word has changed, the reason why the frame cannot be claimed now.
+/// Nothing has changed, and there is no intent.
 #[inline(always)]
 pub fn claim(
     record: &impl Record,

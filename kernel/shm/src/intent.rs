@@ -78,7 +78,7 @@ pub struct IntentRecord {
 impl IntentRecord {
     /// Words of a record.
     pub const WORDS: usize = 4;
-    /// The word of a table that there is not.
+    /// The word for a missing table.
     pub const NO_TABLE: u64 = u64::MAX;
 
     /// A record about one frame.

@@ -105,7 +105,7 @@ impl SpaceCtx<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Again`] if somebody else changes it.
+    /// [`Error::Again`] if another CPU is changing the page.
     pub fn park(&self, va: u64, range: &Supply) -> Result<Step> {
         let (all, next) = self.seen(va)?;
         let mut done = false;
