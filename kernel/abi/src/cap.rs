@@ -135,7 +135,7 @@ impl Rights {
     /// The right to introspect.
     pub const INTROSPECT: Rights = Rights(1 << INTROSPECT);
 
-    /// Whether all of `other` is in here.
+    /// Whether all rights in `other` are in `self`.
     pub const fn contains(self, other: Rights) -> bool {
         self.0 & other.0 == other.0
     }

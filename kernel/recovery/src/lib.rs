@@ -550,9 +550,10 @@ impl Recovery {
         self.go(Phase::Lost { walk, sure })
     }
 
-    /// Frees region slots of this space that the dead node was changing. Notes which of the last rows'
-    /// frames, from one on, lie in a supply of this space: those were taken by faults, and nobody else would
-    /// give them back. Returns from where to go on, if the budget does not suffice for all.
+    /// Frees region slots of this space that the dead node was changing. Then examines the frames of the last
+    /// rows, beginning with number `from`, and notes which lie in a supply of this space: faults took those,
+    /// and only recovery can give them back. Returns the number to continue with if the budget does not
+    /// suffice for all.
     fn space(
         &mut self,
         cx: &KernelCtx,

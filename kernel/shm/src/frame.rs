@@ -152,8 +152,8 @@ impl WeakRef {
         (self.version.0 as u64) << 32 | self.frame.bits() as u64
     }
 
-    /// The reference with the number of one that has been checked before: what [`bits`](WeakRef::bits) gave. (Of any other
-    /// number it is a reference to nothing.)
+    /// The reference for a number that [`bits`](WeakRef::bits) has returned. For any other number the
+    /// reference is to nothing.
     #[inline(always)]
     pub const fn from_checked(w: u64) -> WeakRef {
         WeakRef {
