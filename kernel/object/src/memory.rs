@@ -464,9 +464,9 @@ impl Words {
         }
     }
 
-    /// Exchanges the first word of an object that changes its owner by it, like
-    /// [`exchange`](Words::exchange). This node's stores to the next `bytes()` bytes reach memory before, and
-    /// no copy of them stays.
+    /// Exchanges the first word of an object, which holds its owner, like [`exchange`](Words::exchange). This
+    /// node's stores to the next `bytes()` bytes reach memory before the exchange, and this node keeps no
+    /// copy of them.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn exchange_first(

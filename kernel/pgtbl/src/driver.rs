@@ -342,8 +342,8 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         Ok((place, leaf))
     }
 
-    /// Replaces a leaf by what `next` makes of it, again as long as nothing but accessed and dirty
-    /// has changed meanwhile. Returns the leaf replaced.
+    /// Replaces a leaf by the result of `next`. Retries while only the accessed and dirty bits have changed.
+    /// Returns the replaced leaf.
     pub(crate) fn replace(
         &self,
         place: &Place,

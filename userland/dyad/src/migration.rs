@@ -132,9 +132,9 @@ pub fn withdraw_migration() -> Result<Option<NodeId>, sys::Error> {
 /// negative times count as zero. For exact times, measure round trips on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MigrationStats {
-    /// The node where they started.
+    /// The node where the migrations started.
     pub from: NodeId,
-    /// The node where they ended.
+    /// The node where the migrations ended.
     pub to: NodeId,
     /// The number of migrations.
     pub count: u64,

@@ -57,7 +57,7 @@ impl Instruction {
 pub(super) struct Cache;
 
 impl Cache {
-    /// Asks CTR_EL0.
+    /// Reads the cache parameters from CTR_EL0.
     pub(super) fn detect() -> Result<Cache, Unsupported> {
         let ctr: u64;
         // SAFETY: 1. CTR_EL0 is readable at EL1, and where the system allows it at EL0;
