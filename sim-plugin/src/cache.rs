@@ -153,7 +153,7 @@ pub struct Passed {
     pub time_ps: u64,
     /// The part of it in which the CPU was halted.
     pub idle_ps: u64,
-    /// The part of it in which it was halted and a doorbell was on its way.
+    /// The part of the time in which the CPU was halted and a doorbell was on its way.
     pub ipi_ps: u64,
 }
 
@@ -272,7 +272,7 @@ impl Cpu {
         hit
     }
 
-    /// An access to a line of a frame, of which the short way does not know that it hits.
+    /// An access to a line of a frame that the fast path has not recognised as a hit.
     #[inline(always)]
     pub fn elsewhere<const KIND: u8>(&mut self, address: u64, frame: Frame) {
         let cycles = self.touch::<KIND>(frame, address);

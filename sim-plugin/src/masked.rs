@@ -99,7 +99,7 @@ impl CpuStretch {
         ended
     }
 
-    /// The CPU halts.
+    /// Notes that the CPU halts.
     pub fn halts(&mut self, now: u64) -> Option<Stretch> {
         let ended = self.end(now);
         if ended.is_some() || self.phase == Phase::Waits {
@@ -108,7 +108,7 @@ impl CpuStretch {
         ended
     }
 
-    /// A wait begins.
+    /// Notes that a wait begins.
     pub fn waits(&mut self, now: u64) -> Option<Stretch> {
         let ended = self.end(now);
         if ended.is_some() {
@@ -117,7 +117,7 @@ impl CpuStretch {
         ended
     }
 
-    /// A wait ends, if one lasts.
+    /// Notes that a wait ends, if one lasts.
     pub fn works(&mut self, now: u64, window: Option<WindowId>) {
         if self.phase == Phase::Waits {
             // The code behind the wait belongs to the entry from which the CPU came to it.
@@ -145,11 +145,11 @@ impl CpuStretch {
 /// Stretches of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Longest {
-    /// How many there were.
+    /// Number of stretches.
     pub n: u64,
-    /// Instructions of the longest one.
+    /// Instructions of the longest stretch.
     pub length: u64,
-    /// Its instructions and how often each was started, if they are kept.
+    /// Instructions of the longest stretch and how often each was started, if they are kept.
     pub sites: BTreeMap<u64, u64>,
 }
 
@@ -158,7 +158,7 @@ pub struct Longest {
 pub struct Stretches(pub BTreeMap<Key, Longest>);
 
 impl Stretches {
-    /// Takes note of one.
+    /// Adds a stretch.
     pub fn add(&mut self, stretch: &Stretch) {
         let longest = self.0.entry(stretch.key).or_default();
         longest.n += 1;
@@ -171,7 +171,7 @@ impl Stretches {
         }
     }
 
-    /// Forgets those of a window: they were for warming up.
+    /// Removes the stretches of a window, which were for warming up.
     pub fn forget(&mut self, id: WindowId) {
         self.0.retain(|key, _| key.window != Some(id));
     }

@@ -172,7 +172,7 @@ impl Sanitizer {
         found.note(&finding, frame);
     }
 
-    /// Looks at what has become of reads of what had not been written back.
+    /// Resolves the pending reads of data that had not been written back.
     fn settle(&self) {
         let memory = self.memory();
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);

@@ -35,7 +35,7 @@ pub enum Metric {
     Flushes,
     /// Memory barriers.
     Fences,
-    /// Those of the instructions that came before the CPU first waited; all if it did not.
+    /// Instructions before the CPU first waited; all instructions if it did not wait.
     Lead,
     /// How often the CPU waited.
     Waits,

@@ -198,8 +198,8 @@ unsafe extern "C" {
     fn run_on_stack(stack_top: u64, function: extern "C" fn() -> !) -> !;
 }
 
-/// Ends a machine whose CPUs lack what the kernel relies on. Says so without the console's lock:
-/// atomic instructions may be what is missing.
+/// Ends a machine whose CPUs lack features that the kernel relies on. Reports it without the console's lock,
+/// because atomic instructions may be what is missing.
 fn check_features() {
     let field = |register: u64, shift: u32| register >> shift & 0xf;
     let (isar0, mmfr1) = (ID_AA64ISAR0_EL1.get(), ID_AA64MMFR1_EL1.get());

@@ -84,8 +84,8 @@ pub fn set_timer(deadline_ns: Option<u64>) {
     barrier::isb(SY);
 }
 
-/// The timer has fired: whether its deadline has come. With the simulator's clock the deadline may
-/// have been put off between the interrupt and its being taken; it then fires again.
+/// Whether the deadline has passed; called when the timer has fired. With the simulator's clock the deadline
+/// may have been postponed after the interrupt was raised and before it is taken; it then fires again.
 pub fn expired() -> bool {
     let early = fused::is_on() && cpu::timer().get().is_none_or(|at| Aarch64::clock_ns() < at);
     if !early {

@@ -35,8 +35,8 @@ pub const AREAS: u64 = PERCPU_BASE + AREA;
 /// Words the vectors use while they have no register free.
 pub const SCRATCH_WORDS: usize = 3;
 
-/// What a CPU finds through `TPIDR_EL1`. The fields before `timer`, and `local`, are used
-/// by assembly.
+/// Data of a CPU, which it reaches through `TPIDR_EL1`. The fields before `timer`, and `local`, are used by
+/// assembly.
 #[repr(C)]
 pub struct PerCpu {
     /// Top of the kernel stack.
@@ -49,9 +49,9 @@ pub struct PerCpu {
     scratch: [Cell<u64>; SCRATCH_WORDS],
     /// The register area of the thread resumed last.
     area: Cell<&'static RegArea>,
-    /// Zeros, for registers that are to hold nothing.
+    /// Zeros, to load into registers that must be zero.
     zeros: [u64; 2],
-    /// What this CPU's timer is set to, in nanoseconds by `clock`.
+    /// Deadline of this CPU's timer, in nanoseconds of `clock`.
     timer: Cell<Option<u64>>,
     local: CpuLocal,
 }
@@ -126,9 +126,9 @@ const _: () = assert!(
     "a per-CPU area must leave room for a guard page in its slot"
 );
 
-/// Fills the area of a CPU in. Its slot must have been mapped; called once per CPU, by the boot
-/// CPU, before that CPU uses it. Not part of its caller: the area is built on the stack, and is no
-/// small part of what there is of that.
+/// Initialises the area of a CPU. Its slot must have been mapped. The boot CPU calls it once for each CPU,
+/// before that CPU uses the area. It is not inlined, because it builds the area on the stack, of which the
+/// area takes a large part.
 #[inline(never)]
 pub fn init_area(cpu: CpuId) {
     let [stack, fault_stack, area] = mapped_ranges(cpu);
@@ -155,7 +155,7 @@ pub fn local() -> &'static CpuLocal {
     &this().local
 }
 
-/// Makes entries from user mode start at another top of the kernel stack; returns the one before.
+/// Sets the top of the kernel stack for entries from user mode; returns the previous one.
 #[cfg(feature = "ktest")]
 pub fn replace_kernel_stack(top: u64) -> u64 {
     this().kernel_stack.replace(top)
@@ -166,7 +166,7 @@ pub fn current_area() -> &'static RegArea {
     this().area.get()
 }
 
-/// What this CPU's timer is set to; kept by `clock`.
+/// Deadline of this CPU's timer; maintained by `clock`.
 pub fn timer() -> &'static Cell<Option<u64>> {
     &this().timer
 }

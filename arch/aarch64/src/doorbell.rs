@@ -37,7 +37,7 @@ impl Mmio for Pci {
     }
 }
 
-/// Why there is no doorbell.
+/// The reason why there is no doorbell.
 pub enum DoorbellError {
     /// The device.
     Device(IvshmemError),

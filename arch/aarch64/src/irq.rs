@@ -92,7 +92,7 @@ pub fn route_messages(cpus: usize) -> Option<MsiMessage> {
     })
 }
 
-/// Acknowledges every pending interrupt of this CPU and notes what it was.
+/// Acknowledges every pending interrupt of this CPU and records its kind.
 pub fn take_pending() {
     let cpus = MESSAGE_CPUS.load(Ordering::Relaxed);
     let doorbells = MESSAGE_FIRST.load(Ordering::Relaxed);
@@ -119,8 +119,8 @@ pub fn take_pending() {
     barrier::dsb(SY);
 }
 
-/// Sleeps until an interrupt is pending and takes it. Interrupts stay masked: a pending one ends
-/// the sleep all the same, also if it became pending before.
+/// Sleeps until an interrupt is pending and takes it. Interrupts stay masked: a pending interrupt ends the
+/// sleep nevertheless, even if it became pending before.
 pub fn wait() {
     barrier::dsb(SY);
     aarch64_cpu::asm::wfi();

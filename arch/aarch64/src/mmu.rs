@@ -32,7 +32,7 @@ use crate::cpu;
 
 /// Start of RAM.
 const RAM_BASE: u64 = 0x4000_0000;
-/// What the kernel uses of private RAM, from its start.
+/// Length of the part of private RAM that the kernel uses.
 const PRIVATE_LEN: u64 = 64 << 20;
 /// Link address minus load address of the image.
 pub const IMAGE_OFFSET: u64 = IMAGE_BASE - RAM_BASE;
@@ -64,7 +64,7 @@ pub const SCTLR_BOOT: u64 = 1 << 0    // M
     | 1 << 20                         // TSCXT
     | 1 << 22                         // EIS
     | 1 << 28 | 1 << 29; // nTLSMD, LSMAOE: as reset
-/// `SCTLR_EL1` with the kernel's tables: what is writable is not executable, whatever they say.
+/// `SCTLR_EL1` with the kernel's tables: writable memory is never executable, whatever the tables permit.
 pub const SCTLR: u64 = SCTLR_BOOT | 1 << 19;
 
 /// Entry of the boot tables: 1 GiB of RAM, all permissions for the kernel.
@@ -139,7 +139,7 @@ pub const GIC_MESSAGES: Window = Window::new(0x0802_0000, 0x1000);
 pub const UART: Window = Window::new(0x0900_0000, 0x1000);
 /// Firmware configuration.
 pub const FW_CFG: Window = Window::new(0x0902_0000, 0x1000);
-/// Where base address registers are placed.
+/// The window in which base address registers are placed.
 pub const BARS: Window = Window::new(0x1000_0000, 16 << 20);
 /// PCI configuration space of bus 0.
 pub const PCI_CONFIG: Window = Window::new(0x3f00_0000, 1 << 20);
@@ -231,7 +231,7 @@ pub const fn image_to_physical(va: u64) -> u64 {
     va - IMAGE_OFFSET
 }
 
-/// Private RAM that the kernel may use: what is behind the image.
+/// Private RAM that the kernel may use: the part behind the image.
 fn private_ram() -> Range<u64> {
     let end = image_to_physical(&raw const __image_end as u64);
     end.next_multiple_of(Level::L2.size())..RAM_BASE + PRIVATE_LEN
@@ -414,7 +414,7 @@ pub fn zero_frame(map: &FusedMap, pa: PhysAddr) -> bool {
     true
 }
 
-/// Where tests execute code, behind the slots of all CPUs.
+/// The address at which tests execute code, behind the slots of all CPUs.
 #[cfg(feature = "ktest")]
 const CODE_WINDOW: u64 = dyad_shm::PERCPU_BASE + (1 << 30);
 

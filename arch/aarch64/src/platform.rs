@@ -1,4 +1,4 @@
-//! The `Platform` of AArch64 machines: what is not the same function of a module on all machines.
+//! The `Platform` of AArch64 machines: its constants, and functions that differ between the architectures.
 
 use core::arch::asm;
 use core::sync::atomic::AtomicU64;
@@ -13,7 +13,7 @@ use dyad_shm::{FusedMap, PhysAddr};
 use crate::ktest;
 use crate::{clock, context, cpu, doorbell, exit, irq, mmu, serial, smp, traps};
 
-/// This machine.
+/// AArch64 machines.
 pub enum Aarch64 {}
 
 impl Platform for Aarch64 {

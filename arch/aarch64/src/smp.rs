@@ -21,7 +21,7 @@ pub fn set_count(cpus: usize) {
     COUNT.store(cpus, Ordering::Release);
 }
 
-/// How many CPUs have areas and stacks.
+/// Number of CPUs that have areas and stacks.
 pub fn count() -> usize {
     COUNT.load(Ordering::Acquire)
 }

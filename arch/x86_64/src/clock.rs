@@ -47,7 +47,7 @@ static BASE_TSC: AtomicU64 = AtomicU64::new(0);
 static BASE_NS: AtomicU64 = AtomicU64::new(0);
 /// Nanoseconds per count, times 2^32.
 static RATE: AtomicU64 = AtomicU64::new(0);
-/// What to add over the first interval; an `i64`.
+/// The correction to be added over the first interval; an `i64`.
 static SLEW: AtomicU64 = AtomicU64::new(0);
 
 static START_TSC: AtomicU64 = AtomicU64::new(0);
@@ -189,8 +189,9 @@ fn correct() {
     CORRECTING.store(false, Ordering::Release);
 }
 
-/// See [`dyad_machine::Platform::set_timer`]. The kernel sets the deadline again whenever it resumes
-/// a thread, mostly to what it is already; the emulated timer is slow to set.
+/// See [`dyad_machine::Platform::set_timer`]. The kernel sets the deadline whenever it resumes a thread,
+/// usually to its current value. An unchanged deadline is not set again, because the emulated timer is slow
+/// to set.
 pub fn set_timer(deadline: Option<u64>) {
     if cpu::this().deadline.replace(deadline) != deadline {
         program(deadline);
@@ -210,7 +211,7 @@ fn program(deadline: Option<u64>) {
     LOCAL_APIC.write32(TIMER_COUNT, count);
 }
 
-/// The timer has fired: whether its deadline has come. If not, it goes on.
+/// Whether the deadline has passed; called when the timer has fired. If it has not, the timer is set again.
 pub fn expired() -> bool {
     let deadline = &cpu::this().deadline;
     match deadline.get() {

@@ -98,7 +98,7 @@ pub fn init_regs(area: &RegArea, entry: u64, stack_top: u64, arg: u64, tp: u64) 
     set(area, RFLAGS, FLAGS_FIXED);
 }
 
-/// Forces what must hold of an area before it is resumed, whatever is in it.
+/// Sets the fields of an area that must have certain values before it is resumed, whatever they are.
 pub fn sanitise(area: &RegArea) {
     set(area, CS, USER_CODE as u64);
     set(area, SS, USER_DATA as u64);
@@ -192,7 +192,7 @@ pub fn call_registers(area: &RegArea) -> ([u64; 6], u64) {
     (args, get(area, RAX))
 }
 
-/// What functions preserve, and the stack pointer; return addresses are on the stack.
+/// Registers that functions preserve, including the stack pointer; return addresses are on the stack.
 const PRESERVED: [usize; 7] = [RBX, RBP, R12, R13, R14, R15, RSP];
 
 /// See [`dyad_machine::Platform::park`].

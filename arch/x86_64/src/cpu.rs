@@ -47,10 +47,11 @@ const STACK: Range<u64> = 0x1000..0x2_1000;
 const FAULT_STACK: Range<u64> = 0x2_2000..0x2_a000;
 const AREA: u64 = 0x3_0000;
 
-/// What a CPU finds through gs. The first three fields, `tss` and `local` are used by assembly.
+/// Data of a CPU, which it reaches through gs. The first three fields, `tss` and `local` are used by
+/// assembly.
 #[repr(C, align(16))]
 pub struct PerCpu {
-    /// Its own address, because the base of gs cannot be read by a load.
+    /// Address of this structure, because the base of gs cannot be read by a load.
     this: Cell<u64>,
     /// Top of the kernel stack.
     kernel_stack: Cell<u64>,
@@ -198,7 +199,7 @@ pub fn use_area(cpu: CpuId) -> u64 {
     stack.end
 }
 
-/// This CPU's area.
+/// The area of this CPU.
 pub fn this() -> &'static PerCpu {
     let at: u64;
     // SAFETY: 1. in the kernel the base of gs is always the area of this CPU, whose first word is
@@ -213,7 +214,7 @@ pub fn local() -> &'static CpuLocal {
     &this().local
 }
 
-/// Makes entries from user mode start at another top of the kernel stack; returns the one before.
+/// Sets the top of the kernel stack for entries from user mode; returns the previous one.
 #[cfg(feature = "ktest")]
 pub fn replace_kernel_stack(top: u64) -> u64 {
     this().kernel_stack.replace(top)

@@ -86,7 +86,7 @@ pub fn ring(peer: u64, vector: u32) {
     }
 }
 
-/// This machine's identifier.
+/// Identifier of this machine.
 pub fn id() -> u64 {
     device().map_or(0, |d| d.id(&Registers))
 }

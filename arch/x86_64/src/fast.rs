@@ -213,7 +213,7 @@ syscall_entry:
 );
 
 unsafe extern "C" {
-    /// What `syscall` jumps to.
+    /// Entry point of `syscall`.
     pub static syscall_entry: u8;
 }
 

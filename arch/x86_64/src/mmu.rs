@@ -32,7 +32,7 @@ use x86_64::structures::paging::PhysFrame;
 
 use crate::cpu;
 
-/// What the kernel uses of private RAM, from its start.
+/// Length of the part of private RAM that the kernel uses.
 const PRIVATE_LEN: u64 = 64 << 20;
 /// Page in low memory where other CPUs start.
 pub const TRAMPOLINE: u64 = 0x8000;
@@ -66,7 +66,7 @@ pub struct Window {
 pub const LOCAL_APIC: Window = Window::new(0xfee0_0000, 0x1000);
 /// PCI configuration space of bus 0.
 pub const PCI_CONFIG: Window = Window::new(0xb000_0000, 1 << 20);
-/// Where base address registers are placed.
+/// The window in which base address registers are placed.
 pub const BARS: Window = Window::new(0xc000_0000, 16 << 20);
 
 const WINDOWS: [Window; 3] = [LOCAL_APIC, PCI_CONFIG, BARS];
@@ -126,7 +126,7 @@ pub const fn image_to_physical(va: u64) -> u64 {
     va - IMAGE_OFFSET
 }
 
-/// Private RAM that the kernel may use: what is behind the image.
+/// Private RAM that the kernel may use: the part behind the image.
 fn private_ram() -> Range<u64> {
     let end = image_to_physical(&raw const __image_end as u64);
     end.next_multiple_of(Level::L2.size())..PRIVATE_LEN
@@ -302,7 +302,7 @@ pub fn root_entries() -> [u64; ROOT_ENTRIES] {
     ROOT_SLOTS.map(|slot| PrivateMem::<Ram>::NEW.load(root.add(slot as u64 * 8), Ordering::Relaxed))
 }
 
-/// Where tests execute code, behind the slots of all CPUs.
+/// The address at which tests execute code, behind the slots of all CPUs.
 #[cfg(feature = "ktest")]
 const CODE_WINDOW: u64 = dyad_shm::PERCPU_BASE + (1 << 30);
 

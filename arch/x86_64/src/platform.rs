@@ -1,4 +1,4 @@
-//! The `Platform` of x86-64 machines: what is not the same function of a module on all machines.
+//! The `Platform` of x86-64 machines: its constants, and functions that differ between the architectures.
 
 use core::sync::atomic::AtomicU64;
 
@@ -12,7 +12,7 @@ use dyad_shm::{FusedMap, PhysAddr};
 use crate::ktest;
 use crate::{clock, context, cpu, doorbell, exit, irq, mmu, serial, smp, traps};
 
-/// This machine.
+/// X86-64 machines.
 pub enum X86 {}
 
 impl Platform for X86 {

@@ -16,8 +16,7 @@ pub fn init() {
     port::out8(BASE + 2, 7);
 }
 
-/// Writes bytes. The wait for the transmitter is bounded: a line nobody reads must not stop the
-/// machine.
+/// Writes bytes. The wait for the transmitter is bounded: a line without a reader must not stop the machine.
 pub fn write(bytes: &[u8]) {
     // Once the transmitter is empty, so is its queue.
     for part in bytes.chunks(QUEUE) {

@@ -12,9 +12,9 @@
 //!
 //! System calls are the concern of [`fast`].
 //!
-//! Interrupts in the kernel happen only while it waits; they are noted and it goes on.
-//! Exceptions in the kernel are always fatal: they are reported once, and an exception while
-//! reporting ends the machine at once.
+//! Interrupts in the kernel happen only while it waits; they are recorded and the kernel continues.
+//! Exceptions in the kernel are always fatal: they are reported once, and an exception while reporting ends
+//! the machine at once.
 
 use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;

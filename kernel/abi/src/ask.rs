@@ -1,4 +1,4 @@
-//! What the launcher asks of init while a system runs, and what init answers.
+//! Requests of the launcher to init while a system runs, and init's answers.
 //!
 //! Two pages of the CXL pool, one line of words each: the launcher alone writes the first, init alone
 //! the second. There is one request at a time; whoever else wants something asks the launcher.
@@ -37,7 +37,7 @@ use crate::{Error, NodeId};
 
 /// Pages in all.
 pub const PAGES: u64 = 2;
-/// Of these, the first: requests.
+/// Pages of requests, the first of the two.
 pub const REQUEST_PAGES: u64 = 1;
 /// Words of a line.
 pub const WORDS: usize = 8;
@@ -56,9 +56,9 @@ pub type Line = [u64; WORDS];
 /// A question of the launcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Changes what a thread of a program is asked to do at its next migration point from `old` to
-    /// `new`, words of [`user::request`](crate::user::request). Value of the answer: what it was; it
-    /// has been changed if that is `old`.
+    /// Changes the request to a thread of a program for its next migration point from `old` to `new`, words
+    /// of [`user::request`](crate::user::request). Value of the answer: the previous word; it has been
+    /// changed if that is `old`.
     Change {
         /// Number of the program.
         program: u8,
@@ -77,17 +77,17 @@ pub enum Ask {
         program: u8,
         /// Number of the thread in it.
         thread: u16,
-        /// Where to.
+        /// The requested node.
         node: NodeId,
     },
-    /// Looks what has become of that. Value of the answer: a word of the thread's
+    /// Reads the progress of an emulation. Value of the answer: a word of the thread's
     /// [`Page`](crate::emulation::Page).
     Page {
         /// Number of the program.
         program: u8,
         /// Number of the thread in it.
         thread: u16,
-        /// Which word, below [`PAGE_WORDS`].
+        /// The number of the word, below [`PAGE_WORDS`].
         word: u8,
     },
 }
@@ -95,9 +95,9 @@ pub enum Ask {
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Tells it from the ones before; not 0.
+    /// The number of the request, which distinguishes it from earlier ones; not 0.
     pub number: u64,
-    /// What is asked.
+    /// The request itself.
     pub ask: Ask,
 }
 
@@ -112,12 +112,12 @@ pub struct Answer {
     pub at: u64,
 }
 
-/// Why a line is no request or answer.
+/// The reasons why a line is no request or answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadLine {
-    /// Nothing has been written there, or not all of it yet.
+    /// The line is empty, or not completely written yet.
     Nothing,
-    /// It is whole, and makes no sense. The number of what it was meant to be.
+    /// The line is complete but malformed. Contains the number of the request.
     Senseless(u64),
 }
 
@@ -151,7 +151,7 @@ const fn whole(line: &Line) -> Option<[u64; 4]> {
 }
 
 impl Request {
-    /// Its line. Word 0 is to be written last.
+    /// The encoded line. Word 0 must be written last.
     pub const fn line(self) -> Line {
         let (kind, program, thread, old, new) = match self.ask {
             Ask::Change {
@@ -218,7 +218,7 @@ impl Request {
 }
 
 impl Answer {
-    /// Its line. Word 0 is to be written last.
+    /// The encoded line. Word 0 must be written last.
     pub const fn line(self) -> Line {
         let (status, value) = match self.result {
             Ok(value) => (0, value),

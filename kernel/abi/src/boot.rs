@@ -51,8 +51,8 @@ pub const fn timer_vector(cpus: usize, cpu: CpuId) -> usize {
     cpus + cpu.index()
 }
 
-/// The last vector. It interrupts nobody: machines keep it masked, and the simulator rings it to
-/// learn that everything rung before has reached the interrupt controller.
+/// The last vector. It interrupts no CPU: machines keep it masked, and the simulator rings it to learn that
+/// everything rung before has reached the interrupt controller.
 pub const fn fence_vector(cpus: usize) -> usize {
     2 * cpus
 }
@@ -62,7 +62,7 @@ pub const fn local_pool_base(node: NodeId) -> u64 {
     LOCAL_STRIDE * (node.index() as u64 + 1)
 }
 
-/// What the kernels do once they have joined.
+/// The work of the kernels once they have joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BootMode {
     /// Run the program in the bundle.
@@ -71,7 +71,7 @@ pub enum BootMode {
     Ktest,
 }
 
-/// What happens to the others when a node dies.
+/// The consequence of a node's death for the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDeath {
     /// The run ends.
@@ -96,12 +96,12 @@ impl OnDeath {
     }
 }
 
-/// What time is.
+/// The source of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockKind {
     /// The machine's own counters and timers, which follow the host's time.
     Hardware,
-    /// The simulator's: what has been executed takes time, and nothing else.
+    /// The simulator's clock: only executed instructions take time.
     Fused,
 }
 
@@ -121,7 +121,7 @@ impl ClockKind {
 /// The boot parameters of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootParams<'a> {
-    /// This node.
+    /// The number of this node.
     pub node: NodeId,
     /// ISA of every node, by node number; entries from `node_count` on are meaningless.
     pub isas: [Isa; MAX_NODES],
@@ -133,25 +133,25 @@ pub struct BootParams<'a> {
     pub local_size: u64,
     /// Size of the CXL pool in bytes.
     pub cxl_size: u64,
-    /// Where in the CXL pool the launcher has put the program bundle (page-aligned).
+    /// The page-aligned offset of the program bundle in the CXL pool.
     pub bundle_offset: u64,
     /// Length of the bundle in bytes; 0 if there is none.
     pub bundle_len: u64,
-    /// What to do.
+    /// The work of the kernels.
     pub mode: BootMode,
-    /// What happens when a node dies.
+    /// The consequence of a node's death.
     pub on_death: OnDeath,
     /// Bound on every wait during boot, in milliseconds.
     pub boot_timeout_ms: u64,
     /// Whether the caches of the nodes count as coherent.
     pub coherent: bool,
-    /// What time is.
+    /// The source of time.
     pub clock: ClockKind,
     /// Rounds of quiescence that each node aims at per second.
     pub rounds_per_second: u64,
     /// Whether the first node compares all tables with each other at the end of the run.
     pub audit: bool,
-    /// What the program is given beyond what every program gets.
+    /// The program's capabilities beyond those of every program.
     pub grant: Grant,
     /// Bytes of a block of memory, as init's [block allocator](crate::service::memory) hands them out.
     pub block_size: u64,
@@ -163,16 +163,16 @@ pub struct BootParams<'a> {
     pub ktests: &'a str,
     /// Test option: XORed into this node's layout hash, to show that a mismatch is refused.
     pub test_layout_xor: u64,
-    /// For kernels with tests: the call, as `file:line`, that does without its flush. Empty: none.
+    /// For kernels with tests: the call, as `file:line`, that omits its flush. Empty means none.
     pub test_seeded: &'a str,
 }
 
-/// Why a parameter text was refused.
+/// The reasons why a parameter text was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamError<'a> {
     /// A line has no `=`.
     NoEquals(&'a str),
-    /// A key nobody knows.
+    /// An unknown key.
     UnknownKey(&'a str),
     /// A key given twice.
     Twice(&'a str),

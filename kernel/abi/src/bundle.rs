@@ -82,10 +82,10 @@ pub const INFO_NAME: usize = 32;
 /// Longest program name.
 pub const MAX_NAME: usize = INFO_SIZE - INFO_NAME;
 
-/// Which ISAs see a segment.
+/// The ISAs that see a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// All of them, with the same bytes: one physical copy.
+    /// All ISAs, with the same bytes: one physical copy.
     Shared,
     /// One of them; another may have other bytes at the same address.
     Isa(Isa),
@@ -108,7 +108,7 @@ impl Scope {
         }
     }
 
-    /// The bits of `p_flags` that say so.
+    /// The bits of `p_flags` for the scope.
     pub const fn flags(self) -> u32 {
         match self {
             Scope::Shared => 0,
@@ -121,13 +121,13 @@ impl Scope {
 /// A range of the program's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<'a> {
-    /// Which ISAs have it.
+    /// The ISAs that have the segment.
     pub scope: Scope,
     /// First address, page-aligned.
     pub va: u64,
     /// Length in memory; not 0, not necessarily whole pages. What `bytes` does not cover is zero.
     pub mem_len: u64,
-    /// Where `bytes` starts in the file, page-aligned.
+    /// The page-aligned offset of `bytes` in the file.
     pub offset: u64,
     /// The initial contents, at most `mem_len` bytes.
     pub bytes: &'a [u8],

@@ -126,7 +126,7 @@ pub use words::*;
 pub struct Rights(pub u32);
 
 impl Rights {
-    /// No operation.
+    /// No rights.
     pub const NONE: Rights = Rights(0);
     /// Every operation there may be.
     pub const ALL: Rights = Rights(u32::MAX);
@@ -135,18 +135,18 @@ impl Rights {
     /// The right to introspect.
     pub const INTROSPECT: Rights = Rights(1 << INTROSPECT);
 
-    /// Whether all of `other` is in here.
+    /// Whether all rights in `other` are in `self`.
     pub const fn contains(self, other: Rights) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// What both permit.
+    /// The rights in both.
     #[must_use]
     pub const fn and(self, other: Rights) -> Rights {
         Rights(self.0 & other.0)
     }
 
-    /// What either permits.
+    /// The rights in either.
     #[must_use]
     pub const fn or(self, other: Rights) -> Rights {
         Rights(self.0 | other.0)

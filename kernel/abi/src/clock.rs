@@ -30,7 +30,7 @@ use crate::CpuId;
 use crate::ident::MAX_CPUS;
 use crate::marker::{Marker, MarkerOp, WindowId};
 
-/// What a guest wants of the plugin.
+/// The calls of a guest to the plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum ClockCall {
@@ -42,7 +42,7 @@ pub enum ClockCall {
     Ring = 2,
     /// Write [`guest::TEXT_LEN`] bytes of console text.
     Console = 3,
-    /// This machine is about to end: its clock stands still from here on.
+    /// This machine is about to end: its clock stops here.
     Exit = 4,
     /// The counter whose number is in [`guest::COUNTER`], of this CPU, into [`plugin::COUNTER`]. See
     /// [`SimCounter`].
@@ -85,13 +85,13 @@ pub const TEXT_BYTES: usize = 1024;
 
 /// Words of a CPU that its guest writes.
 pub mod guest {
-    /// When to interrupt, in nanoseconds of simulated time; 0: not at all.
+    /// The time of the next interrupt, in nanoseconds of simulated time; 0 means none.
     pub const DEADLINE: usize = 0;
-    /// Whom to ring: node in bits 8 to 15, CPU in bits 0 to 7.
+    /// The CPU to ring: node in bits 8 to 15, CPU in bits 0 to 7.
     pub const TARGET: usize = 1;
-    /// How many bytes of text there are.
+    /// The number of bytes of text.
     pub const TEXT_LEN: usize = 2;
-    /// Which counter is wanted: a [`SimCounter`](super::SimCounter).
+    /// The requested counter: a [`SimCounter`](super::SimCounter).
     pub const COUNTER: usize = 3;
 }
 
@@ -103,14 +103,14 @@ pub mod plugin {
     pub const COUNTER: usize = 1;
 }
 
-/// What the plugin says of a counter that it has not got.
+/// The plugin's value for a counter that it does not have.
 pub const NO_COUNTER: u64 = u64::MAX;
 
 macro_rules! sim_counters {
     ($($(#[$m:meta])* $name:ident = $n:literal, $text:literal;)*) => {
-        /// What the simulator counts for each CPU and guests can read: since the start of the machine, up
-        /// to the instruction at which it is read. A region of interest is the difference of two readings.
-        /// The names are those of reports.
+        /// The counters of the simulator that guests can read, for each CPU, from the start of the machine up
+        /// to the instruction that reads. The count of a region of interest is the difference of two
+        /// readings. The names are those of reports.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         pub enum SimCounter {
@@ -167,7 +167,7 @@ sim_counters! {
     Flushes = 13, "flushes";
 }
 
-/// What kernels count, with a simulator or without. Numbers beyond those of [`SimCounter`].
+/// The counters of kernels, with a simulator or without. Their numbers are beyond those of [`SimCounter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u16)]
 pub enum KernelCounter {
@@ -190,17 +190,17 @@ impl KernelCounter {
 
 const _: () = assert!(SimCounter::ALL.len() <= KernelCounter::Doorbells as usize);
 
-/// Where a word of [`guest`] is.
+/// The index of a word of [`guest`].
 pub const fn guest_word(cpu: CpuId, word: usize) -> usize {
     cpu.index() * LINE_WORDS + word
 }
 
-/// Where a word of [`plugin`] is.
+/// The index of a word of [`plugin`].
 pub const fn plugin_word(cpu: CpuId, word: usize) -> usize {
     512 + cpu.index() * LINE_WORDS + word
 }
 
-/// Where a CPU's text begins.
+/// The index of the first word of a CPU's text.
 pub const fn text_word(cpu: CpuId) -> usize {
     2 * 512 + cpu.index() * (TEXT_BYTES / 8)
 }

@@ -97,7 +97,7 @@ pub const fn initial_float_control(isa: Isa) -> u64 {
 }
 
 impl Registers {
-    /// What a thread starts with, at no address.
+    /// The initial registers of a thread on `isa`; the program counter is 0.
     pub const fn new(isa: Isa) -> Registers {
         Registers {
             isa: isa as u64,
@@ -155,16 +155,16 @@ impl Registers {
 
 /// Start of the windows in which ISAs see each other's text and constants.
 pub const OTHER_TEXT_BASE: u64 = 0x3000_0000_0000;
-/// Where the byte at `va` of the text or constants of `isa` is for the other ISAs.
+/// The address for the other ISAs of the byte at `va` of the text or constants of `isa`.
 pub const fn other_text(isa: Isa, va: u64) -> u64 {
     OTHER_TEXT_BASE + isa as u64 * 0x1_0000_0000 + va
 }
 /// Addresses of text and constants, which are those that differ by ISA.
 pub const PER_ISA: core::ops::Range<u64> = TEXT_BASE..SHARED_BASE;
 
-/// Where the stacks of what interprets begin, each at the end of a [`STACK_STRIDE`].
+/// The start of the interpreters' stacks, each at the end of a [`STACK_STRIDE`].
 pub const STACKS_BASE: u64 = 0x3100_0000_0000;
-/// Distance between them; what is in between is guard.
+/// Distance between these stacks; the rest of each stride is guard.
 pub const STACK_STRIDE: u64 = 1 << 24;
 /// Size of the stack of what interprets a thread.
 pub const STACK_SIZE: u64 = 1 << 16;
@@ -181,13 +181,13 @@ pub const fn stack(n: u64) -> (u64, u64) {
     (top - STACK_SIZE, top)
 }
 
-/// What [`Page::ready`] of a program's first thread says.
+/// The values of [`Page::ready`] of a program's first thread.
 pub mod ready {
-    /// Nothing can be interpreted.
+    /// No thread can be interpreted.
     pub const NOT: u64 = 0;
-    /// The first thread can.
+    /// The first thread can be interpreted.
     pub const FIRST: u64 = 1;
-    /// All threads can.
+    /// All threads can be interpreted.
     pub const ALL: u64 = 2;
 }
 
@@ -195,8 +195,8 @@ pub mod ready {
 /// constants, those of them that hold addresses; and one more.
 pub const WINDOWS: usize = 6;
 
-/// What is known of a thread whose code is interpreted. Both sides access the words that they share by atomic
-/// accesses; `status` says which side owns the other words.
+/// The state of a thread whose code is interpreted. Both sides access shared words by atomic accesses;
+/// `status` says which side owns the other words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Page {
@@ -210,17 +210,17 @@ pub struct Page {
     pub steps: u64,
     /// System calls among them.
     pub calls: u64,
-    /// After [`status::IDLE`]: 0, or the code of the [`Error`](crate::Error) for which nothing was done.
-    /// After [`status::BACK`]: a [`refused`].
+    /// After [`status::IDLE`]: 0, or the code of the [`Error`](crate::Error) that prevented the move. After
+    /// [`status::BACK`]: a [`refused`].
     pub outcome: u64,
-    /// After [`status::BACK`]: address of what was refused.
+    /// After [`status::BACK`]: address of the refused instruction.
     pub refused_at: u64,
-    /// After [`refused::UNKNOWN`]: what its bytes are, or begin with, from the lowest on; the last byte
-    /// says how many there are.
+    /// After [`refused::UNKNOWN`]: the instruction's bytes, or its first ones, from the lowest on; the last
+    /// byte is their number.
     pub refused_bytes: [u64; 2],
-    /// Of the first thread: a [`ready`]. Written by the program, once it can interpret.
+    /// A [`ready`] in the page of the first thread. The program writes it once it can interpret.
     pub ready: u64,
-    /// How often it has landed.
+    /// How often the thread has landed.
     pub landings: u64,
     /// Fused time when it had been stopped and its registers were here.
     pub stopped_at: u64,
@@ -228,7 +228,7 @@ pub struct Page {
     pub began_at: u64,
     /// Fused time when it had come to the point.
     pub landed_at: u64,
-    /// What of the text and constants of the ISA that it was stopped on is mapped: start and end.
+    /// The mapped parts of the text and constants of the ISA that the thread was stopped on: start and end.
     pub windows: [[u64; 2]; WINDOWS],
     /// The registers with which it was stopped; after a refusal, those with which it went back.
     pub registers: Registers,
@@ -239,42 +239,42 @@ pub const PAGE_WORDS: u64 = core::mem::offset_of!(Page, registers) as u64 / 8;
 
 /// Status words of a [`Page`].
 pub mod status {
-    /// Nothing is under way. Init's.
+    /// No move is under way. Init's.
     pub const IDLE: u64 = 0;
     /// The registers are there, the thread begins on its new node. The runtime's from here on.
     pub const PENDING: u64 = 1;
     /// The thread is being interpreted.
     pub const EMULATED: u64 = 2;
-    /// It goes on natively on its new node. Init's.
+    /// The thread continues natively on its new node. Init's.
     pub const LANDED: u64 = 3;
-    /// It was refused, and goes on natively where it was stopped. Init's.
+    /// The thread was refused, and continues natively where it was stopped. Init's.
     pub const BACK: u64 = 4;
-    /// It begins where it was stopped, and is to go on natively with the registers. The runtime's.
+    /// The thread begins where it was stopped, and continues natively with the registers. The runtime's.
     pub const RETURN: u64 = 5;
-    /// It has been asked for, and not been done yet. Init's.
+    /// The move has been requested, and not been done yet. Init's.
     pub const ASKED: u64 = 6;
 }
 
-/// Why an instruction was not interpreted.
+/// The reasons why an instruction was not interpreted.
 pub mod refused {
     /// The instruction is unknown.
     pub const UNKNOWN: u64 = 1;
     /// The instruction uses memory that it may not use.
     pub const FAULT: u64 = 2;
-    /// It is known, but asks for what is not interpreted.
+    /// The instruction is known, but uses a feature that is not interpreted.
     pub const UNSUPPORTED: u64 = 3;
     /// The instruction raises an exception.
     pub const TRAP: u64 = 4;
-    /// It is a system call that a thread has to make natively.
+    /// The instruction is a system call that a thread has to make natively.
     pub const CALL: u64 = 5;
-    /// It is a migration point that nobody can leave from: below a function that is entered from outside
-    /// of the program, or with frames that do not fit the other stack.
+    /// The instruction is a migration point that cannot be left: below a function that is entered from
+    /// outside of the program, or with frames that do not fit the other stack.
     pub const POINT: u64 = 6;
-    /// It is a call of a function that the ISA where it was stopped does not run
+    /// The instruction is a call of a function that the ISA where the thread was stopped does not run
     /// ([`away_window`](crate::user::away_window)): the thread crosses natively.
     pub const CROSSING: u64 = 7;
 
-    /// What the thread came to, in words; `None` if that is no reason.
+    /// A description of what the thread came to; `None` if the number is no reason.
     pub const fn text(why: u64) -> Option<&'static str> {
         Some(match why {
             UNKNOWN => "an instruction that is not known",

@@ -7,7 +7,8 @@ pub type Result<T> = core::result::Result<T, Error>;
 
 macro_rules! errors {
     ($($(#[$m:meta])* $name:ident = $code:literal, $text:literal;)*) => {
-        /// Why an operation was refused. Codes are stable within an [ABI version](crate::ABI_VERSION).
+        /// The reasons why an operation was refused. Codes are stable within an [ABI
+        /// version](crate::ABI_VERSION).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u32)]
         pub enum Error {

@@ -1,5 +1,5 @@
-//! What kernels, user programs and host tools must agree on: identifiers, error codes, system
-//! calls, user-visible structures, boot parameters, console records and the bundle format.
+//! The interface between kernels, user programs and host tools: identifiers, error codes, system calls,
+//! user-visible structures, boot parameters, console records and the bundle format.
 //!
 //! This crate depends on nothing, allocates nothing and contains no unsafe code; it is compiled
 //! into both kernels, into every user program and into the host tools. Changing anything here

@@ -52,7 +52,7 @@ use core::fmt;
 /// It has the form of a marker word, of an operation that will never be given a meaning.
 pub const PREFIX: u32 = 0xd884_1f0f;
 
-/// What all marker words have in common: PRFM (literal) with the reserved operation 15.
+/// The bits that all marker words share: PRFM (literal) with the reserved operation 15.
 const FIXED: u32 = 0xd800_000f;
 const FIXED_MASK: u32 = 0xff00_001f;
 const OP_SHIFT: u32 = 21;
@@ -68,8 +68,8 @@ impl WindowId {
     /// The first number that programs may use as they like.
     pub const FREE: u16 = 0x8000;
 
-    /// The window around an operation of a type of capability, by the number that each has, for programs
-    /// that look for the longest stretch with interrupts masked. Type 0 is for what is no operation.
+    /// The window around an operation of a type of capability, by their numbers, for programs that search for
+    /// the longest stretch with interrupts masked. Type 0 is for windows without an operation.
     pub const fn of_operation(ty: u32, op: u32) -> WindowId {
         assert!(ty < 32 && op < 32, "no type or operation has that number");
         WindowId(WindowId::FREE | (ty << 5 | op) as u16)
@@ -84,7 +84,7 @@ impl WindowId {
     }
 }
 
-/// What a marker says.
+/// The operation of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MarkerOp {
@@ -92,7 +92,7 @@ pub enum MarkerOp {
     Begin = 1,
     /// The window ends before this instruction.
     End = 2,
-    /// The open window, whatever its number, is of no use.
+    /// The counts of the open window, whatever its number, are discarded.
     Abandon = 3,
     // 4 is what `PREFIX` looks like.
     /// The samples that this machine has of the window so far are of no use: they were for
@@ -101,8 +101,8 @@ pub enum MarkerOp {
     /// A call of the simulator's clock; the number says which: [`ClockCall`](crate::clock::ClockCall).
     /// Has nothing to do with windows.
     Clock = 6,
-    /// This CPU does nothing but wait from here on, with the number [`Marker::WAITS`]; with
-    /// [`Marker::WORKS`] it does not any more. What comes between the two does not count.
+    /// This CPU only waits from here on, with the number [`Marker::WAITS`]; with [`Marker::WORKS`] the wait
+    /// ends. Instructions between the two do not count.
     Idle = 7,
 }
 
@@ -123,7 +123,7 @@ impl MarkerOp {
 /// A marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker {
-    /// What the marker marks.
+    /// The operation.
     pub op: MarkerOp,
     /// About which window.
     pub id: WindowId,
@@ -135,7 +135,7 @@ impl Marker {
         op: MarkerOp::Idle,
         id: WindowId(1),
     };
-    /// It ends before this instruction, if there was one.
+    /// The wait ends before this instruction, if there was one.
     pub const WORKS: Marker = Marker {
         op: MarkerOp::Idle,
         id: WindowId(0),
@@ -161,18 +161,18 @@ impl Marker {
     }
 }
 
-/// What one instruction is, seen as a possible part of a marker.
+/// The meaning of one instruction, as a possible part of a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded {
     /// A marker.
     Marker(Marker),
     /// The prefix of one, where that is an instruction of its own.
     Prefix,
-    /// Something else.
+    /// Any other instruction.
     Other,
 }
 
-/// What the instruction `code` of `isa` is.
+/// Decodes the instruction `code` of `isa`.
 pub fn decode(isa: crate::Isa, code: &[u8]) -> Decoded {
     let word = |at: usize| -> Option<u32> {
         let bytes = code.get(at..at + 4)?;
@@ -190,7 +190,7 @@ pub fn decode(isa: crate::Isa, code: &[u8]) -> Decoded {
     }
 }
 
-/// Which memory the objects of a benchmarked operation lie in.
+/// The memory of the objects of a benchmarked operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum BenchMemory {
@@ -248,7 +248,7 @@ macro_rules! bench_ops {
 }
 
 bench_ops! {
-    /// Nothing: the control, which must count 0.
+    /// No operation: the control, which must count 0.
     Empty = 0, "empty", false;
     /// A system call that fails because there is no such operation.
     NullSyscall = 1, "null_syscall", true;
@@ -260,7 +260,7 @@ bench_ops! {
     IpcCrossIsaRoundTrip = 4, "ipc_cross_isa_round_trip", true;
     /// Switch to another thread, one way.
     Dispatch = 5, "dispatch", true;
-    /// Asynchronous send with nobody waiting.
+    /// Asynchronous send without a waiter.
     AsyncSend = 6, "async_send", true;
     /// Asynchronous send with switch to the waiter.
     AsyncSendSwitch = 7, "async_send_switch", true;
@@ -317,16 +317,16 @@ bench_ops! {
     CrossingCallRoundTrip = 32, "crossing_call_round_trip", true;
 }
 
-/// How many parts an operation can have.
+/// The most parts of an operation.
 pub const BENCH_PARTS: u16 = 4;
 const PART_SHIFT: u32 = 12;
 
-/// Whose window it is: an operation, where its objects lie, and the part of it.
+/// The subject of a window: an operation, the memory of its objects, and the part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BenchWindow {
     /// The operation.
     pub op: BenchOp,
-    /// Where its objects lie.
+    /// The memory of its objects.
     pub memory: BenchMemory,
     /// The part, below [`BENCH_PARTS`]; see [`BenchOp::part`].
     pub part: u16,
@@ -349,7 +349,7 @@ impl BenchOp {
         self.part(memory, 0)
     }
 
-    /// The window around a part of an operation that CPUs of two nodes take turns in.
+    /// The window around a part of an operation that CPUs of two nodes perform in turns.
     ///
     /// Windows are a CPU's own, and a CPU that waits for another executes who knows how much. So
     /// such an operation is measured in parts, each without waiting, and the host adds them up.

@@ -1,14 +1,14 @@
 //! Patterns of access to lines of memory, whose messages between caches are known exactly.
 //!
-//! An in-kernel test makes them, with interrupts masked, step by step on two nodes in turn; what a
-//! step does is counted in a [window](crate::marker) if it is [counted](Step::counted). The host
-//! knows what must come out. This is the script that both go by.
+//! An in-kernel test runs the patterns, with interrupts masked, step by step on two nodes in turn. The work
+//! of a step is counted in a [window](crate::marker) if it is [counted](Step::counted), and the host knows
+//! the expected counts. This is the script for both.
 //!
 //! At the beginning of each pattern no cache has any of the lines.
 
 use crate::marker::WindowId;
 
-/// Which of the two nodes makes a step.
+/// The node that makes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The first one.
@@ -17,38 +17,38 @@ pub enum Side {
     Second,
 }
 
-/// What is done to each line.
+/// The access to each line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Its first word is loaded.
+    /// Loads the first word of the line.
     Load,
-    /// Its first word is stored to.
+    /// Stores to the first word of the line.
     Store,
-    /// Its last word is stored to.
+    /// Stores to the last word of the line.
     StoreLast,
-    /// The first word of another line is stored to, which only the node that does it uses.
+    /// Stores to the first word of another line, which only this node uses.
     StoreOwn,
-    /// One is added to its first word, atomically.
+    /// Adds one to the first word of the line, atomically.
     Add,
-    /// The instruction is executed that the pattern is about.
+    /// Executes the instruction that the pattern is about.
     Flush,
 }
 
 /// A step of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Who makes it.
+    /// The node that makes the step.
     pub side: Side,
-    /// What is done.
+    /// The access.
     pub act: Act,
-    /// Whether it has a window.
+    /// Whether the step has a window.
     pub counted: bool,
 }
 
 /// A pattern: steps that are made one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// Its name.
+    /// The name of the pattern.
     pub name: &'static str,
     /// The steps.
     pub steps: &'static [Step],
@@ -56,7 +56,7 @@ pub struct Pattern {
 
 /// Lines of a pattern.
 pub const LINES: usize = 20;
-/// How often each pattern is made and counted. Before that it is made once for warming up.
+/// How often each pattern is run and counted. Before that it is run once for warming up.
 pub const ROUNDS: usize = 32;
 /// Most instructions that an ISA has for [`Act::Flush`].
 pub const MAX_FLUSHES: usize = 3;

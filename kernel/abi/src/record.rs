@@ -46,9 +46,9 @@ pub mod name {
     pub const INIT: &str = "init.start";
     /// Check of init: how the program ended.
     pub const EXIT: &str = "app.exit";
-    /// Check of init: all frames of the program have come back.
+    /// Check of init: all frames of the program have been returned.
     pub const FRAMES: &str = "frames.returned";
-    /// Check of init: all frames of the program beside have come back.
+    /// Check of init: all frames of the program beside have been returned.
     pub const BESIDE: &str = "beside.returned";
     /// Counter of the kernel.
     pub const MIGRATIONS: &str = "migrations";
@@ -89,11 +89,11 @@ pub mod name {
 pub enum Level {
     /// Detail, shown with `--verbose`.
     Debug,
-    /// What is going on, shown unless `--quiet`.
+    /// Progress, shown unless `--quiet`.
     Info,
-    /// Something is wrong but the node goes on.
+    /// An error after which the node continues.
     Warn,
-    /// Something has failed.
+    /// A failure.
     Error,
     /// Output of the user program; always shown.
     User,

@@ -1,12 +1,12 @@
-//! What the user-level system and programs agree on: well-known capability slots, the info page,
-//! the protocols of the services. The kernel knows of it only what it needs to start `init`.
+//! The interface between the user-level system and programs: well-known capability slots, the info page, the
+//! protocols of the services. The kernel uses only the part that it needs to start `init`.
 
 use crate::cap::CapIndex;
 use crate::ident::{MAX_CPUS, MAX_NODES};
 use crate::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, SysInfo};
 
-/// Well-known slots: those that init has, and which of them other programs have. With
-/// [`Grant::All`] the program has them all.
+/// Well-known slots of init, some of which other programs have too. With [`Grant::All`] the program has them
+/// all.
 pub mod slot {
     use super::{CapIndex, MAX_NODES};
     use crate::NodeId;
@@ -69,10 +69,10 @@ pub const INFO_BASE: u64 = 0x1_8000_0000;
 pub const CONSOLE_BUFFER: u64 = 0x1_9000_0000;
 /// Threads with a buffer page: all that a program can have.
 pub const CONSOLE_THREADS: u64 = MAX_PROGRAM_THREADS;
-/// Where the kernel maps the archive in init's space, read-only.
+/// The address of the archive, which the kernel maps read-only in init's space.
 pub const ARCHIVE_BASE: u64 = 0x8_0000_0000;
-/// Where the kernel maps the pages of [`ask`](crate::ask) in init's space: requests, read-only, then
-/// answers.
+/// The address of the pages of [`ask`](crate::ask), which the kernel maps in init's space: requests,
+/// read-only, then answers.
 pub const ASK_BASE: u64 = 0x1_C000_0000;
 /// Stacks of invocations: one slot for each `token` (`thread id << 8 | depth`).
 pub const INVOKE_STACKS: u64 = 0x6000_0000_0000;
@@ -112,32 +112,32 @@ pub struct Info {
     pub console_node: u64,
     /// `quiesced` rounds per second.
     pub rounds_per_second: u64,
-    /// What the program of the run is given beyond what every program gets: a [`Grant`].
+    /// The [`Grant`] of the program.
     pub grant: u64,
     /// Bytes of a block of the [block allocator](memory).
     pub block_size: u64,
     /// Reserved; zero.
     pub reserved: [u64; 8],
-    /// The system as it was at the start.
+    /// The system in its state at the start.
     pub system: SysInfo,
     /// The argument text, UTF-8.
     pub args: [u8; MAX_ARGS],
 }
 
-/// What the program of a run is given beyond what every program gets. The command that starts the run says so;
-/// no program gets it by itself.
+/// The capabilities that the program of a run gets beyond those of every program. Only the command that
+/// starts the run can request them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Grant {
     /// Nothing.
     #[default]
     Nothing = 0,
-    /// What init has, of itself and of a part of the memory, all with all rights and in the same
-    /// [slots](slot): its own table, address space, component, first thread and endpoints; time
-    /// without end; thread ids; the hardware of every node; and [`GRANTED_FRAMES`] untyped frames of every
-    /// pool. With that it can build whatever the kernel can, and stop the whole system. What it
-    /// makes of the memory is neither counted nor taken back when it ends; other things of its own
-    /// it must have let go of by then.
+    /// All that init has, for the program itself and a part of the memory, with all rights and in the same
+    /// [slots](slot): its own table, address space, component, first thread and endpoints; unlimited time;
+    /// thread ids; the hardware of every node; and [`GRANTED_FRAMES`] untyped frames of every pool. The
+    /// program can therefore build whatever the kernel can, and stop the whole system. The use of this memory
+    /// is neither counted nor reclaimed when the program ends; the program must have released its other
+    /// memory by then.
     All = 1,
 }
 
@@ -240,7 +240,7 @@ pub mod program {
     pub const MAX: u64 = 32;
 }
 
-/// One past the largest thread id: stacks of invocations have room for so many.
+/// One past the largest thread id: there are stacks of invocations for this many ids.
 pub const MAX_THREAD_IDS: u64 = 4096;
 
 /// Id of thread `n` of a program. It is unique in the system, because stacks of invocations are
@@ -255,7 +255,7 @@ pub const fn thread_of_id(id: u64) -> (u64, u64) {
     (id / MAX_PROGRAM_THREADS, id % MAX_PROGRAM_THREADS)
 }
 
-/// In the console: where the buffer of the program with number (and badge) `program` is mapped.
+/// In the console: the address of the buffer of the program with number (and badge) `program`.
 pub const fn console_client(program: u64) -> u64 {
     CONSOLE_CLIENTS + program * CONSOLE_THREADS * PAGE_SIZE
 }
@@ -272,16 +272,16 @@ pub mod sched {
     /// A page of words, read-only in `sched`: a thread of the table whose word is not 0 is not dispatched. The
     /// thread that clears the word makes the held thread ready again.
     pub const HOLD: u64 = TABLE + 0x1000;
-    /// Threads that can be scheduled: of the system 64, and those of the program and of the one
-    /// beside it.
+    /// Threads that can be scheduled: 64 of the system, and those of the program and of the program beside
+    /// it.
     pub const THREADS: u32 = 192;
     /// The tag of thread `n` of the table. It is the index of the thread's capability in
     /// `sched`'s capability table.
     pub const fn tag(n: u32) -> u32 {
         64 + n
     }
-    /// In `sched`: tells init that thread `n` has ended. Sets a bit at init's endpoint: of the first
-    /// 64 threads bit `n`, of those of a program the program's.
+    /// In `sched`: the capability that tells init that thread `n` has ended. It sets a bit at init's
+    /// endpoint: bit `n` for the first 64 threads, the program's bit for threads of a program.
     pub const fn ended(n: u32) -> CapIndex {
         CapIndex(tag(THREADS) + n)
     }
@@ -292,8 +292,8 @@ pub mod sched {
     pub const fn entry(priority: u8, slice_us: u32) -> u64 {
         (slice_us as u64) << 8 | priority as u64
     }
-    /// In the value of `Dispatch`: where the deadline (fused ns, 0: none) of a thread that blocked
-    /// starts; below are eight bits of [`Stopped`](crate::cap::Stopped).
+    /// Position of the deadline (fused ns, 0: none) of a blocked thread in the value of `Dispatch`; the eight
+    /// bits below are a [`Stopped`](crate::cap::Stopped).
     pub const DEADLINE_SHIFT: u32 = 8;
 }
 
@@ -303,11 +303,11 @@ pub mod console {
     pub const WRITE: u64 = 1;
     /// `(offset in the buffer)`: a check or counter: [`ReportText`](super::ReportText).
     pub const REPORT: u64 = 2;
-    /// `(program)`: the program has ended: writes what it has begun to write. From init only.
+    /// `(program)`: the program has ended: writes its unfinished line. From init only.
     pub const END: u64 = 3;
 }
 
-/// What `console::REPORT` finds in the buffer.
+/// The contents of the buffer for `console::REPORT`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct ReportText {
@@ -334,7 +334,7 @@ pub mod pager {
     pub const UNMAP: u64 = 2;
     /// `(program)`: the program has ended: takes away all it had. From init only.
     pub const END: u64 = 3;
-    /// In the badge of a fault handler: the call is a fault of the program in the low bits.
+    /// A bit in the badge of a fault handler: the call is a fault of the program in the low bits.
     pub const FAULT: u64 = 1 << 8;
     /// In the pager: the address space of a program.
     pub const fn space(program: u64) -> crate::cap::CapIndex {
@@ -394,15 +394,15 @@ pub mod memory {
         bytes.is_power_of_two() && bytes >= MIN_BLOCK && bytes <= MAX_BLOCK
     }
 
-    /// What can be asked about. Frames are 4 KiB.
+    /// The questions to the block allocator. Frames are 4 KiB.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[repr(u64)]
     pub enum Question {
         /// Bytes of a block.
         BlockSize = 0,
-        /// Blocks that there are.
+        /// The number of blocks.
         Blocks = 1,
-        /// Blocks that nobody owns.
+        /// Blocks without an owner.
         Free = 2,
         /// Blocks that the node owns.
         Owned = 3,
@@ -410,7 +410,7 @@ pub mod memory {
         Frames = 4,
         /// Frames that the node owned when the program began.
         AtStart = 5,
-        /// Of the frames that the node owns, those that its faults may take.
+        /// Frames that the node owns and its faults may take.
         Open = 6,
         /// Frames of the CXL pool that nodes owned when the program began.
         SharedAtStart = 7,
@@ -422,27 +422,29 @@ pub mod memory {
         Evicted = 10,
         /// Pages that were moved out of blocks of the node.
         Moved = 11,
-        /// How often a block of the node could not be taken from it after all.
+        /// How often a block of the node could not be taken from it.
         Refused = 12,
         /// Whether a block is just being taken from some node, or will be if there is one to be had: 1 or 0.
         Busy = 13,
         /// Instructions that this node has executed for the last free block that it put to use; 0 if the
         /// simulator does not count them.
         Online = 14,
-        /// The same for the last block that it emptied: its pages are moved.
+        /// Instructions for the last block that the node emptied, counted like [`Online`](Question::Online): its
+        /// pages are moved.
         Offline = 15,
-        /// The same for the last block that it had emptied and put to use again: its frames are looked at.
+        /// Instructions for the last block that the node had emptied and put to use again, counted like
+        /// [`Online`](Question::Online): its frames are checked.
         Again = 16,
-        /// Nanoseconds that the node took for what is asked about with [`Online`](Question::Online).
+        /// Nanoseconds that [`Online`](Question::Online) took.
         OnlineTime = 17,
-        /// The same of [`Offline`](Question::Offline), without the pauses between pieces.
+        /// Nanoseconds that [`Offline`](Question::Offline) took, without the pauses between pieces.
         OfflineTime = 18,
-        /// The same of [`Again`](Question::Again).
+        /// Nanoseconds that [`Again`](Question::Again) took.
         AgainTime = 19,
     }
 
     impl Question {
-        /// All of them, in the order of their numbers.
+        /// All questions, in the order of their numbers.
         pub const ALL: [Question; 20] = [
             Question::BlockSize,
             Question::Blocks,
@@ -473,10 +475,10 @@ pub mod memory {
     }
 }
 
-/// Number for `AttachIrq` that no device has: a node has died, and what it held has been recovered.
-/// Each node says so to whoever has attached there. `NodeState` tells which one: its state is vacant,
-/// or its incarnation another one. Threads that the node had taken along are ready with an error, or
-/// stopped; their schedulers have been told ([`Woken::NodeDied`](crate::cap::Woken)).
+/// A number for `AttachIrq` that no device has: a node has died and has been recovered. Each node sends the
+/// message to the endpoint that is attached there. `NodeState` tells which node: its state is vacant, or its
+/// incarnation has changed. Threads that the node had taken along are ready with an error, or stopped; their
+/// schedulers have been told ([`Woken::NodeDied`](crate::cap::Woken)).
 pub const NODE_DIED: u64 = 62;
 /// The interrupt number of a question: the launcher asks something of init ([`ask`](crate::ask)).
 pub const ASKED: u64 = 61;

@@ -23,15 +23,15 @@ pub const USER_MIN: u64 = 0x0001_0000;
 /// One past the last user address (the lower half of a 48-bit, sign-extended address space).
 pub const USER_END: u64 = 0x0000_8000_0000_0000;
 
-/// Where program text is linked, on both ISAs.
+/// The address where program text is linked, on both ISAs.
 pub const TEXT_BASE: u64 = 0x4100_0000;
-/// Where functions are linked that belong to one ISA; see [`only_window`].
+/// The address where functions are linked that belong to one ISA; see [`only_window`].
 pub const ONLY_BASE: u64 = 0x4700_0000;
 /// Bytes of each ISA's window, with its [`gate::AWAY`] half.
 pub const ONLY_SIZE: u64 = 0x0080_0000;
-/// Where per-ISA constants (jump tables, constant pools) are linked.
+/// The address where per-ISA constants (jump tables, constant pools) are linked.
 pub const ISA_RO_BASE: u64 = 0x4800_0000;
-/// Where shared constants, data and bss are linked.
+/// The address where shared constants, data and bss are linked.
 pub const SHARED_BASE: u64 = 0x5000_0000;
 /// One past the last address a bundle may occupy.
 pub const IMAGE_END: u64 = 0xF000_0000;
@@ -48,7 +48,7 @@ pub const MAX_PROGRAM_THREADS: u64 = 64;
 
 /// Size of a native stack, without its guard.
 pub const STACK_SIZE: u64 = 1 << 20;
-/// Distance between stack slots; what is not stack is guard.
+/// Distance between stack slots; the rest of each slot is guard.
 pub const STACK_STRIDE: u64 = 1 << 24;
 const STACKS_BASE: u64 = 0x7000_0000_0000;
 const STACKS_PER_ISA: u64 = 0x0100_0000_0000;
@@ -64,7 +64,7 @@ pub const fn stack_slot(isa: Isa, thread: u32) -> (u64, u64) {
 pub const DATA_STACKS_BASE: u64 = 0x6800_0000_0000;
 /// Size of a data stack, without its guard.
 pub const DATA_STACK_SIZE: u64 = 1 << 20;
-/// Distance between data stacks; what is not stack is guard.
+/// Distance between data stacks; the rest of each stride is guard.
 pub const DATA_STACK_STRIDE: u64 = 1 << 24;
 
 /// Address range `(bottom, top)` of the data stack of `thread`, the same on every ISA.
@@ -94,8 +94,8 @@ pub enum Stack {
     Native(Isa),
 }
 
-/// The stack of `thread` that has run over, if an access to `address` is one to its guard: to what is
-/// between that stack and the slot below.
+/// The stack of `thread` that has overflowed, if `address` is in its guard: between that stack and the slot
+/// below.
 pub fn run_over(thread: u32, address: u64) -> Option<Stack> {
     let natives = Isa::ALL.map(|isa| (Stack::Native(isa), stack_slot(isa, thread), STACK_STRIDE));
     natives
@@ -105,9 +105,9 @@ pub fn run_over(thread: u32, address: u64) -> Option<Stack> {
         .map(|(stack, ..)| stack)
 }
 
-/// Address range `[start, end)` of the functions of `isa`. On the other ISA such a function begins with
-/// what decides where it runs: here, if the thread's [`Tcb::local`] says so; else it goes to the
-/// function's place in [`away_window`].
+/// Address range `[start, end)` of the functions of `isa`. On the other ISA such a function begins with code
+/// that decides where it runs. It runs locally if the thread's [`Tcb::local`] says so; otherwise it jumps to
+/// the function's place in [`away_window`].
 pub const fn only_window(isa: Isa) -> (u64, u64) {
     let start = ONLY_BASE + isa as u64 * ONLY_SIZE;
     (start, start + gate::AWAY)
@@ -124,24 +124,24 @@ pub const fn away_window(isa: Isa) -> (u64, u64) {
 /// Places at the start of each [`only_window`], at which kernels have threads go on that cross. What
 /// programs have there is of the window's ISA; functions begin behind them.
 pub mod gate {
-    /// From a function to the place that means it on the other ISA.
+    /// Distance from a function to its place in the away window of the other ISA.
     pub const AWAY: u64 = super::ONLY_SIZE / 2;
-    /// A call has come: calls the function whose address is in the register for it (`r11`, `x16`), with
-    /// the arguments as they are, then goes to [`RETURN`] in the window of the other ISA.
+    /// A call has come: calls the function whose address is in its register (`r11`, `x16`), with unchanged
+    /// arguments, then jumps to [`RETURN`] in the window of the other ISA.
     pub const ENTER: u64 = 0;
     /// A call has come back: returns the first argument.
     pub const BACK: u64 = 0x40;
     /// A call will not come back; the first argument is the error.
     pub const LOST: u64 = 0x80;
-    /// Where nothing is, in the [`away_window`](super::away_window): a thread that goes there, on the
-    /// other ISA, returns what it would return from a function.
+    /// An unmapped address in the [`away_window`](super::away_window): a thread that jumps there, on the
+    /// other ISA, returns the value that it would return from a function.
     pub const RETURN: u64 = AWAY + 0x1f0;
-    /// Where functions begin.
+    /// The offset of the first function.
     pub const FIRST: u64 = 0x200;
 }
 
-/// Word of [`Tcb::migrate`] in which a caller on an ISA that wants to hear of calls that are lost says so:
-/// the stack pointer at which the function it calls begins.
+/// Word of [`Tcb::migrate`] for a caller on an ISA that handles lost calls itself: the stack pointer at which
+/// the called function begins.
 pub const fn tcb_crossing(isa: Isa) -> usize {
     3 + isa as usize
 }
@@ -158,20 +158,20 @@ pub const MAX_REPORT_NAME: usize = 64;
 /// Longest detail text in a report.
 pub const MAX_REPORT_DETAIL: usize = 256;
 
-/// Of the first run of a supply that has several, the last part of this size (a quarter) is for page
-/// tables only.
+/// The divisor for the last part (a quarter) of the first run of a supply with several runs. That part is for
+/// page tables only.
 pub const TABLES_PART: u64 = 4;
-/// In the kind of a fault, as a fault handler is told it: the supply has no frame for the page. The
-/// handler may add to the supply and have the thread try again.
+/// A bit in the kind of a fault, as a fault handler gets it: the supply has no frame for the page. The
+/// handler may add to the supply and let the thread try again.
 pub const FAULT_NO_MEMORY: u64 = 1 << 8;
 /// Beside [`FAULT_NO_MEMORY`], from this bit on: 1 and the number of the node whose supply it is, in four
 /// bits.
 pub const FAULT_SUPPLY_SHIFT: u32 = 9;
-/// In the value of `Translate`: the page is writable.
+/// A bit in the value of `Translate`: the page is writable.
 pub const TRANSLATE_WRITE: u64 = 1 << 62;
-/// In the value of `Translate`: the page is executable.
+/// A bit in the value of `Translate`: the page is executable.
 pub const TRANSLATE_EXEC: u64 = 1 << 61;
-/// In the value of `Translate`: the bits of the physical address.
+/// The bits of the physical address in the value of `Translate`.
 pub const TRANSLATE_PA: u64 = (1 << 52) - 1;
 
 /// The start of a thread control block. The thread pointer (`fs` base, `TPIDR_EL0`) holds its
@@ -179,13 +179,13 @@ pub const TRANSLATE_PA: u64 = (1 << 52) - 1;
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Tcb {
-    /// Its own address, so that it can be read through the thread pointer on x86-64.
+    /// The address of this control block, so that it can be read through the thread pointer on x86-64.
     pub this: u64,
     /// Id of the thread, unique in the system ([`thread_id`](crate::service::thread_id)).
     pub thread: u64,
     /// Top of the data stack; 0 when the thread has none.
     pub data_sp: u64,
-    /// For migration ([`request`], [`migrate_word`]) and crossing calls ([`tcb_crossing`]); zero at the
+    /// Words of migration ([`request`], [`migrate_word`]) and crossing calls ([`tcb_crossing`]); zero at the
     /// start.
     pub migrate: [u64; 7],
     /// Slots the user runtime may use as it likes.
@@ -204,12 +204,12 @@ pub struct Tcb {
 pub mod request {
     use crate::NodeId;
 
-    /// Nothing is asked.
+    /// No request.
     pub const NONE: u64 = 0;
-    /// Its offset in the thread control block.
+    /// The offset of the request in the thread control block.
     pub const OFFSET: u64 = core::mem::offset_of!(super::Tcb, migrate) as u64;
 
-    /// Its address, of a thread.
+    /// The address of the request of a thread.
     pub const fn address(thread: u32) -> u64 {
         super::tcb_address(thread) + OFFSET
     }
@@ -232,7 +232,7 @@ pub mod request {
 /// read the word, so asking whether a thread is lost costs one load. It carries nothing but itself: no order with other
 /// words.
 pub mod losses {
-    /// Its address, in the program of which `first` is the first thread.
+    /// The address of the word, in the program whose first thread is `first`.
     pub const fn address(first: u32) -> u64 {
         super::tcb_address(first) + super::PAGE_SIZE - 8
     }
@@ -240,10 +240,10 @@ pub mod losses {
 
 /// Meaning of the words [`Tcb::migrate`] of threads that change their ISA inside of plain functions.
 pub mod migrate_word {
-    /// Where the thread is asked to go at its next migration point: 0, or 1 and the number of the node. Any
+    /// The requested node for the thread's next migration point: 0, or 1 and the number of the node. Any
     /// thread with access to the program's memory may store it; the thread itself clears it.
     pub const REQUEST: usize = 0;
-    /// How the last migration ended: 0, or the code of an [`Error`](crate::Error).
+    /// The result of the last migration: 0, or the code of an [`Error`](crate::Error).
     pub const RESULT: usize = 2;
 }
 
@@ -265,7 +265,7 @@ pub struct NodeInfo {
     pub pool_size: u64,
 }
 
-/// What `SysInfo` copies out.
+/// The structure that `SysInfo` copies out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct SysInfo {
@@ -281,7 +281,7 @@ pub struct SysInfo {
     pub nodes: [NodeInfo; crate::ident::MAX_NODES],
 }
 
-/// Where a thread runs; packed into one word for `Where`.
+/// The place where a thread runs; packed into one word for `Where`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Where {
     /// The node.
@@ -311,7 +311,7 @@ impl Where {
     }
 }
 
-/// What a report is about.
+/// The subject of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum ReportKind {
@@ -336,7 +336,7 @@ impl ReportKind {
         self as u64 | program << 8
     }
 
-    /// What such a word says.
+    /// Decodes the word of a report's kind and program.
     pub const fn from_word(word: u64) -> Option<(ReportKind, u64)> {
         match ReportKind::from_number(word & 0xff) {
             Some(kind) if word >> 8 < crate::service::program::MAX => Some((kind, word >> 8)),

@@ -1,8 +1,8 @@
-//! The audit of a run that ends, for whoever has asked for one.
+//! The audit at the end of a run, for runs that ask for one.
 //!
-//! Each node that leaves stops its other CPUs and comes here ([`at_end`]). Of the nodes that are still
-//! there the one with the lowest number waits for the others to leave, and compares everything; the others
-//! leave at once. The waits are bounded.
+//! Each node that leaves stops its other CPUs and calls [`at_end`]. The node with the lowest number of those
+//! that have not left waits for the others to leave and compares everything; the other nodes leave at once.
+//! The waits are bounded.
 
 use core::sync::atomic::Ordering;
 
@@ -13,14 +13,14 @@ use dyad_shm::superblock::NodeState;
 
 use crate::walk;
 
-/// How long the last node waits for the others, and a node for its CPUs, before an audit.
+/// How long the last node waits for the other nodes, and a node for its CPUs, before an audit.
 const AUDIT_WAIT_NS: u64 = 5_000_000_000;
 /// Faults that an audit names.
 const NAMED_FAULTS: u64 = 16;
 
-/// Compares all tables with each other once all other nodes have left, and all other CPUs of this one
-/// are parked, which it waits for. Only the first node that is left does; the check is `tables.agree`, and
-/// fails also if somebody goes on: then nothing can be said.
+/// Compares all tables with each other once all other nodes have left and all other CPUs of this node are
+/// parked, which it waits for. Only the node that stays last does so. It reports the check `tables.agree`,
+/// which also fails if a node or CPU does not stop in time: the tables cannot be compared then.
 pub fn at_end<P: Platform>(node: &'static Node) {
     const CHECK: &str = dyad_abi::record::name::TABLES;
     let others = node.params.cpus as u64 - 1;

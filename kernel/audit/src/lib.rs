@@ -55,42 +55,42 @@ pub const BATCH: usize = 128;
 /// Longest list of events.
 const MAX_LIST: usize = 1 << 16;
 
-/// Something that does not agree.
+/// A contradiction that the audit has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The record of a block has other references than there are.
     References {
-        /// Its head.
+        /// Head of the block.
         head: FrameRef,
-        /// In its record.
+        /// The number of references in the record.
         recorded: u32,
         /// Found.
         found: u32,
     },
     /// A frame, slot, entry or row is in the middle of a change.
     LeftBehind {
-        /// Where.
+        /// The place of the change.
         at: PhysAddr,
-        /// What.
+        /// A description of the change.
         what: &'static str,
     },
-    /// A reference in the object `from` is to the frame `to`, which is something else.
+    /// A reference in the object `from` is to the frame `to`, which is not what the reference must name.
     Wrong {
         /// The object.
         from: FrameRef,
         /// The frame.
         to: FrameRef,
     },
-    /// A word that nobody writes.
+    /// A word has a value that nothing writes.
     Damaged {
-        /// Where, or in which frame.
+        /// The damaged word, or the frame that it is in.
         at: PhysAddr,
     },
     /// The thread's owner is not there.
     Orphan {
         /// The thread.
         thread: FrameRef,
-        /// Its owner.
+        /// The owner of the thread.
         node: NodeId,
     },
     /// An endpoint's waiter or list names a thread that is not there, or the other way round.
@@ -134,7 +134,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What there is.
+/// What the audit has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Blocks in use.
@@ -159,7 +159,7 @@ struct Walk<'a> {
     sum: Summary,
 }
 
-/// What faults take from supplies, and what is of no use unless something refers to it.
+/// Whether a block of this type may be without references: user memory and page tables.
 fn may_be_forgotten(ty: FrameType) -> bool {
     match ty {
         FrameType::User(_) => true,
@@ -236,7 +236,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Looks at one block by itself; its size, if it can have references.
+    /// Examines one block by itself. Returns its size if it can have references.
     fn block(&mut self, head: FrameRef, word: FrameWord) -> Option<u64> {
         let at = head.address();
         match word.ty {
@@ -266,7 +266,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Looks at an object by itself: what it consists of, and what it refers to.
+    /// Examines an object by itself: its contents and its references.
     fn object(&mut self, object: FrameRef, kind: KernelKind) {
         let map = self.cx.node.map;
         if refers(kind) {
@@ -287,8 +287,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a reference is to something it can be to. Pages may also be in RESERVED frames: init has
-    /// the archive mapped.
+    /// Whether a reference names something that it may name. Pages may also be in RESERVED frames, because
+    /// init maps the archive.
     fn reference(&mut self, from: FrameRef, r: Reference) {
         match r {
             Reference::Own => {}
@@ -331,7 +331,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a thread has an owner who is there, and is found where it waits.
+    /// Whether the owner of a thread is present, and whether the thread is registered where it waits.
     fn thread(&mut self, frame: FrameRef, t: &'static Thread) {
         let words = self.cx.words();
         let Some(owner) = t.owner(words) else {

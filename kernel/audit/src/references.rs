@@ -35,7 +35,7 @@ const USER_ENTRIES: usize = ENTRIES / 2;
 /// The kinds of what a component refers to.
 const COMPONENT_PARTS: [KernelKind; 2] = [CAPTBL_ROOT, Space::KIND];
 
-/// Something in an object that is, or may be, a reference.
+/// A word in an object that is, or may be, a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference {
     /// A reference to the block around this frame, which is this.
@@ -44,11 +44,11 @@ pub enum Reference {
     Own,
     /// The entry is being changed by this node, or by a node that the entry does not name (`None`).
     Changing(Option<NodeId>),
-    /// The word of an entry that nobody writes.
+    /// The word of an entry has a value that nothing writes.
     Odd(u64),
 }
 
-/// What a reference is to.
+/// What a reference must name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// A page of user memory, or one of the system's.
@@ -59,7 +59,7 @@ pub enum Wanted {
     Version(WeakRef, KernelKind),
 }
 
-/// What references objects of a kind hold; none if the frame table names no such object.
+/// The references that objects of a kind hold; none if the frame table names no such object.
 fn held(kind: KernelKind) -> Holds {
     kinds::named(kind).map_or(Holds::Nothing, |k| k.holds)
 }
@@ -203,9 +203,9 @@ fn entry(pte: Pte, (isa, level): (Isa, Level), each: &mut impl FnMut(Reference))
 /// A block whose references are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
-    /// Its head.
+    /// Head of the block.
     pub head: FrameRef,
-    /// Its size.
+    /// Size of the block in frames.
     pub frames: u64,
     /// References that its record had when counting began.
     pub before: Refs,
@@ -227,7 +227,7 @@ impl<const N: usize> Default for Tally<N> {
 }
 
 impl<const N: usize> Tally<N> {
-    /// Of no block.
+    /// A tally of no blocks.
     pub const fn new() -> Tally<N> {
         let Some(head) = FrameRef::from_bits(0) else {
             unreachable!()

@@ -1,7 +1,7 @@
 //! Walks over the frames of all pools, a bounded number of records at a time.
 //!
-//! What a walk shows is not one moment: frames change hands while it goes on. It finds everything
-//! that was there before it began and is there still.
+//! A walk does not show the state at one moment: frames change hands while it is in progress. It finds
+//! everything that existed before it began and still exists.
 
 use dyad_abi::NodeId;
 use dyad_abi::ident::MAX_NODES;
@@ -13,21 +13,21 @@ use dyad_abi::user::PAGE_SIZE;
 use dyad_object::node::Node;
 use dyad_object::tables::Layout;
 
-/// Where a walk has come.
+/// Position of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     pool: usize,
     index: u64,
 }
 
-/// What a walk has come to.
+/// The result of a step of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// This block: its head, and the head's word.
+    /// A block: its head, and the head's word.
     Block(FrameRef, FrameWord),
     /// The record of this frame is damaged.
     Damaged(FrameRef),
-    /// Nothing yet: all steps are used up.
+    /// No block yet: all steps are used up.
     Working,
     /// The end.
     End,
@@ -40,7 +40,7 @@ impl Default for Cursor {
 }
 
 impl Cursor {
-    /// Before the first frame.
+    /// The position before the first frame.
     pub const START: Cursor = Cursor { pool: 0, index: 0 };
 
     /// The next block that is used or being changed; unused blocks are passed over. Each record that is read
@@ -55,13 +55,13 @@ impl Cursor {
         self.next_that(node, steps, used)
     }
 
-    /// The next block, used or not. A tail is the head of what is left of a block that has been
-    /// changed meanwhile.
+    /// The next block, used or not. If a block has been changed during the walk, a tail is reported as the
+    /// head of the remainder.
     pub fn next_head(&mut self, node: &Node, steps: &mut u32) -> Next {
         self.next_that(node, steps, |_| true)
     }
 
-    /// The next block of which `wanted` is true of the head's word. Each record looked at takes one of `steps`.
+    /// The next block for which `wanted` holds of the head's word. Each examined record takes one of `steps`.
     pub fn next_that(
         &mut self,
         node: &Node,

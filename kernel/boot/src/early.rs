@@ -34,12 +34,12 @@ pub fn boot_text<P: Platform>(
 
 static KEPT: Mutex<Option<BootMachine>> = Mutex::new(None);
 
-/// Keeps the machine while the boot CPU goes over to its kernel stack.
+/// Stores the machine while the boot CPU changes to its kernel stack.
 pub fn keep(machine: BootMachine) {
     *KEPT.lock() = Some(machine);
 }
 
-/// What [`keep`] has kept. Ends the machine if that is nothing.
+/// The machine that [`keep`] has stored. Ends the machine if there is none.
 pub fn kept<P: Platform>() -> BootMachine {
     let machine = KEPT.lock().take();
     machine.unwrap_or_else(|| refuse::<P>(format_args!("the boot phase left nothing behind")))

@@ -22,7 +22,7 @@ use dyad_machine::{Platform, fused, inbox, info};
 use dyad_object::node::Node;
 use dyad_object::tables::Layout;
 
-/// Why a node could not join.
+/// The reasons why a node could not join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinError {
     /// The formatting node did not finish in time.
@@ -32,11 +32,11 @@ pub enum JoinError {
     },
     /// A field of the superblock is not what this kernel has.
     Mismatch {
-        /// Which.
+        /// The value that differs.
         what: &'static str,
-        /// In the superblock.
+        /// The value in the superblock.
         theirs: u64,
-        /// In this kernel.
+        /// The value in this kernel.
         ours: u64,
     },
     /// The node's place is taken.
@@ -109,7 +109,7 @@ pub fn layout_hash(node: &Node) -> u64 {
     dyad_core::LAYOUT_HASH ^ node.params.test_layout_xor
 }
 
-/// Formats the superblock if nobody has, or checks what is there.
+/// Formats the superblock if no node has, or checks its contents.
 ///
 /// # Errors
 ///
@@ -318,11 +318,11 @@ pub fn wait_for_all<P: Platform>(node: &Node) -> Result<(), JoinError> {
     }
 }
 
-/// An exchange this short is as good as it gets; a few are made all the same.
+/// The duration of an exchange that cannot be improved; a few more are made all the same.
 const GOOD_TRIP_NS: u64 = 3_000;
 const FEW: u64 = 8;
-/// When to be content with what there is. On a busy host most exchanges take a time slice, until
-/// both CPUs happen to run at once.
+/// When to accept the best exchange so far. On a busy host most exchanges take a time slice, until both CPUs
+/// happen to run at once.
 const ENOUGH_NS: u64 = 1_000_000_000;
 
 /// Whether a node answers clock exchanges, or will.
@@ -336,7 +336,7 @@ fn can_answer(node: &Node, n: NodeId) -> bool {
     }
 }
 
-/// The node to ask for the time: the one whose clock it is, else any live one.
+/// The node to ask for the time: the owner of the clock, else any live node.
 fn whom_to_ask(node: &Node) -> Option<NodeId> {
     NodeId::new(node.words.read(&node.sb.clock_owner).wrapping_sub(1))
         .filter(|&n| n != node.id() && can_answer(node, n))

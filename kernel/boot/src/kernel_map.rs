@@ -84,7 +84,7 @@ impl<R: PrivateRam> BootFrames<R> {
         }
     }
 
-    /// No frame at all, for mappings whose tables are there already.
+    /// A source without frames, for mappings whose tables exist already.
     pub fn none() -> BootFrames<R> {
         BootFrames {
             next: Cell::new(u64::MAX),

@@ -24,7 +24,7 @@ use dyad_object::node::{self, Node, node};
 use crate::join::JoinError;
 use crate::{join, selftest, start};
 
-/// What the machine has found out by itself before the kernel proper starts.
+/// The facts that the machine has found before the kernel proper starts.
 pub struct BootMachine {
     /// Boot parameters as read from the firmware configuration.
     pub params: BootParams<'static>,
@@ -35,8 +35,8 @@ pub struct BootMachine {
     pub ktests: &'static [dyad_core::ktest::Entry],
 }
 
-/// Ends this machine because it cannot boot. The launcher is told why by a check that has failed; the
-/// other nodes find out by their own bounds, or because the launcher stops them.
+/// Ends this machine because it cannot boot. A failed check tells the launcher the reason; the other nodes
+/// notice by their own bounds, or because the launcher stops them.
 pub fn refuse<P: Platform>(why: fmt::Arguments<'_>) -> ! {
     error!(P, "{why}");
     check::<P>(name::BOOT, false, why);
@@ -140,7 +140,7 @@ fn start_cpus<P: Platform>(node: &'static Node) {
     }
 }
 
-/// Another CPU of the machine.
+/// The entry of another CPU of the machine.
 pub fn secondary<P: Platform>() -> ! {
     inbox::attach_inboxes(node(), P::local());
     let cx = KernelCtx::here::<P>();
@@ -154,7 +154,7 @@ pub fn secondary<P: Platform>() -> ! {
     run_loop::run::<P>()
 }
 
-/// Runs the self-test, unless this node comes back: the others are past it and would not take part.
+/// Runs the self-test, unless this node comes back: the other nodes are past it and would not take part.
 fn self_test<P: Platform>(node: &'static Node) {
     if node.words.read(&node.sb.self_test) == 1 {
         info!(P, "self-test: passed before this node joined again");

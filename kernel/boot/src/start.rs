@@ -59,7 +59,7 @@ const SUPPLY_ELSEWHERE: u64 = 512;
 /// Threads that may invoke init.
 const INVOKERS: u64 = 1 << 20;
 
-/// Why init was not started.
+/// The reasons why init was not started.
 #[derive(Debug)]
 pub enum StartError {
     /// The archive is not where the launcher said, or is none.
@@ -68,9 +68,9 @@ pub enum StartError {
     NoProgram(&'static str),
     /// The bundle was refused.
     Bundle(BundleError),
-    /// Something failed.
+    /// A step failed.
     Kernel {
-        /// What was being done.
+        /// The step that failed.
         what: &'static str,
         /// The error.
         error: Error,
@@ -92,8 +92,7 @@ fn during(what: &'static str) -> impl Fn(Error) -> StartError {
     move |error| StartError::Kernel { what, error }
 }
 
-/// Frames of the CXL pool, from its start, each taken once. What is left goes to init as one
-/// capability.
+/// Frames of the CXL pool, from its start, each taken once. The rest goes to init as one capability.
 struct Frames {
     next: u64,
     end: u64,
@@ -125,7 +124,7 @@ impl Frames {
     }
 }
 
-/// A call splits a large block only so many times: the next one goes on.
+/// Calls `f` again if it returns `Again`: a call splits a large block only a bounded number of times.
 fn patiently<T>(f: impl Fn() -> Result<T>) -> Result<T> {
     match f() {
         Err(Error::Again) => f(),
@@ -346,7 +345,7 @@ fn furnish<P: Platform>(
     show::<P>(cx, space, on, answers, pages, Perms::WRITE)
 }
 
-/// Maps frames of the system: those from an offset in the CXL pool on, so many.
+/// Maps frames of the system, from an offset in the CXL pool on.
 fn show<P: Platform>(
     cx: &KernelCtx,
     space: &SpaceCtx<'_>,
@@ -376,7 +375,7 @@ fn show<P: Platform>(
     Ok(())
 }
 
-/// What programs may know of the system.
+/// The description of the system for programs.
 pub fn describe(node: &Node) -> SysInfo {
     let mut info = SysInfo {
         abi_version: ABI_VERSION,
@@ -451,7 +450,7 @@ struct Objects {
     time: WeakRef,
 }
 
-/// The other objects of init. Its thread is ready when this returns, but nobody has it yet.
+/// Makes the other objects of init. Its thread is ready when this returns, but no CPU has it yet.
 fn make_objects<P: Platform>(
     cx: &KernelCtx,
     frames: &mut Frames,

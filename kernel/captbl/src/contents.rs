@@ -1,4 +1,4 @@
-//! What a slot says besides its state: the words w2 to w7.
+//! The contents of a slot besides its state: the words w2 to w7.
 
 use dyad_abi::cap::{CapType, Rights};
 use dyad_shm::LayoutHash;
@@ -53,7 +53,7 @@ impl GuardRef {
     }
 }
 
-/// A capability: what is written into a slot, and read from it.
+/// A capability, as it is written to and read from a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Contents {
     /// The type of the capability.
@@ -69,7 +69,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// As a word: no object, no guard. No frame has this number.
+    /// The word for no object or no guard. No frame has this number.
     pub const NONE: u64 = u64::MAX;
     /// Words of a slot after the header and the stamp.
     pub const WORDS: usize = 6;
@@ -88,7 +88,7 @@ impl Contents {
         [object, guard, count, a, b, c]
     }
 
-    /// Reads the words of an ACTIVE slot; `None` if nobody writes such words (damaged memory).
+    /// Decodes the words of an ACTIVE slot; `None` if they are malformed (damaged memory).
     #[inline]
     pub(crate) const fn from_words(
         (ty, rights): (CapType, Rights),

@@ -1,5 +1,4 @@
-//! The edges from roots to leaves: cons and decons. They are to capability tables what map and
-//! unmap are to page tables.
+//! The edges from roots to leaves: cons and decons. They correspond to map and unmap for page tables.
 
 use dyad_abi::Error;
 use dyad_coherence::GlobalMem;
@@ -57,7 +56,7 @@ pub trait Pins {
 pub struct Deconsed {
     /// The leaf.
     pub leaf: FrameRef,
-    /// No lookup comes by this way once every node has been quiet since.
+    /// The stamp: no lookup uses this edge once every node has been quiet since.
     pub stamp: Epoch,
 }
 

@@ -19,15 +19,15 @@ const CLOSING: u64 = 2;
 /// State of an entry. The module header of the crate has the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RootEntry {
-    /// There has been no leaf since that epoch.
+    /// Without a leaf since that epoch.
     Empty(Epoch),
-    /// There is a leaf, which the entry pins.
+    /// With a leaf, which the entry pins.
     Present(FrameRef),
     /// The leaf is being taken out.
     Closing(Owner),
 }
 
-/// The leaf that an entry leads to, if any. The only decoding on the way of every system call.
+/// The leaf that an entry leads to, if any. This is the only decoding on the path of every system call.
 #[inline]
 pub(crate) const fn present(w: u64) -> Option<FrameRef> {
     if w >> NODE_SHIFT != PRESENT << (STATE_SHIFT - NODE_SHIFT) {
@@ -50,7 +50,7 @@ impl RootEntry {
         }
     }
 
-    /// Reads a word; `None` if nobody writes such a word (damaged memory).
+    /// Decodes a word; `None` if it is malformed (damaged memory).
     pub const fn from_bits(w: u64) -> Option<RootEntry> {
         match w >> STATE_SHIFT {
             EMPTY => match Epoch::new(w) {

@@ -1,14 +1,14 @@
-//! Why an operation was refused.
+//! The reasons why an operation is refused.
 
 use core::fmt;
 
 use dyad_abi::Error;
 
-/// Why an operation on a capability table was refused. It has changed nothing then, unless the
-/// variant says so.
+/// The reasons why an operation on a capability table was refused. It has changed nothing, unless the variant
+/// says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refused {
-    /// There is no capability at that index.
+    /// The slot of that index has no capability.
     NoCap,
     /// The capability is of another type.
     WrongCap,
@@ -26,20 +26,20 @@ pub enum Refused {
     Guarded,
     /// Another node is changing the slot or entry: try again.
     Busy,
-    /// Some node may still read what the slot or entry held: try again after a round.
+    /// A node may still read the old contents of the slot or entry: try again after a round.
     NotQuiesced,
     /// The slot holds another capability than expected.
     Changed,
-    /// There is no leaf at that index.
+    /// The table has no leaf at that index.
     NoLeaf,
     /// The liveness entry has been revoked as often as can be counted.
     Exhausted,
     /// A node of the table could not be pinned or unpinned.
     Pin(Error),
-    /// Another node has taken the slot or entry away in the middle of the row: it takes this node
-    /// for dead.
+    /// Another node, which takes this node for dead, has recovered the slot or entry in the middle of the
+    /// row.
     Lost,
-    /// A word is not one that anybody writes.
+    /// A word has a value that nothing writes.
     Corrupt,
 }
 

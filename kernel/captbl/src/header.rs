@@ -16,12 +16,12 @@ const RESERVED: u64 = 1;
 const ACTIVE: u64 = 2;
 const CLOSING: u64 = 3;
 
-/// Who is changing a slot or an entry: a node, from when it joined until it leaves or dies.
+/// The owner of a slot or an entry that is being changed: a node in one incarnation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// The node.
     pub node: NodeId,
-    /// How often it has joined.
+    /// The node's incarnation.
     pub incarnation: u32,
 }
 
@@ -73,7 +73,7 @@ impl SlotHeader {
         }
     }
 
-    /// Reads a word; `None` if nobody writes such a word (damaged memory).
+    /// Decodes a word; `None` if it is malformed (damaged memory).
     pub const fn from_bits(w: u64) -> Option<SlotHeader> {
         if w == FREE {
             return Some(SlotHeader::Free);
@@ -99,21 +99,21 @@ impl SlotHeader {
     }
 }
 
-/// Headers as bare words, for rows that meet what they mostly meet.
+/// Headers as bare words, for rows that handle only the usual states.
 pub mod plain {
     use dyad_abi::cap::Rights;
 
     use super::{Owner, SlotHeader};
 
-    /// Of an empty slot.
+    /// The header of an empty slot.
     pub const FREE: u64 = super::FREE;
 
-    /// Of a slot that is being filled.
+    /// The header of a slot that is being filled.
     pub const fn reserved(owner: Owner) -> u64 {
         SlotHeader::Reserved(owner).bits()
     }
 
-    /// Of a slot that is being emptied.
+    /// The header of a slot that is being emptied.
     pub const fn closing(owner: Owner) -> u64 {
         SlotHeader::Closing(owner).bits()
     }
@@ -124,7 +124,8 @@ pub mod plain {
         super::active(header).is_some()
     }
 
-    /// Of a capability that permits no more than `rights` and than one with the header `of`.
+    /// The header of a capability that permits no more than `rights`, and no more than one with the header
+    /// `of`.
     #[inline]
     pub const fn narrowed(of: u64, rights: Rights) -> u64 {
         of & (rights.0 as u64 | !(u32::MAX as u64))

@@ -15,11 +15,11 @@ pub trait Line {
     /// The header, at memory; acquires.
     fn header(&self) -> u64;
 
-    /// Replaces the header: `Err` with what is there instead.
+    /// Replaces the header `old` by `new`, and returns the old value.
     ///
     /// # Errors
     ///
-    /// What is there.
+    /// The present header, if it is not `old`.
     fn replace(&self, old: u64, new: u64) -> Result<u64, u64>;
 
     /// The stamp, from this node's view: for a caller that has just taken the slot by
@@ -73,7 +73,7 @@ impl<M: GlobalMem + ?Sized> Line for LineAt<'_, M> {
     }
 }
 
-/// Replaces a header, if it is still the old one. Says which it is if not.
+/// Replaces a header if it is still `old`; otherwise fails with the error for the header that it has now.
 #[inline]
 #[track_caller]
 pub(crate) fn change(line: &impl Line, old: u64, new: u64) -> Result<(), crate::Refused> {

@@ -1,8 +1,8 @@
 //! Liveness: revocation of any number of capabilities in one step.
 //!
-//! A liveness frame is 512 counts. A capability that is guarded by one of them names the count at
-//! which it is alive; adding one kills it and all its copies, which name the same. Counts are
-//! changed by read-modify-writes only.
+//! A liveness frame is 512 counts. A capability that is guarded by one of them names the count at which it is
+//! alive. Incrementing the count kills the capability and all its copies, which name the same count. Counts
+//! are changed by read-modify-writes only.
 
 use core::sync::atomic::Ordering;
 
@@ -55,8 +55,8 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
         GuardRef::new(liveness, entry, count).ok_or(Refused::Exhausted)
     }
 
-    /// Kills every capability guarded by an entry. What is under way with one of them is over once
-    /// every node has been quiet since the epoch returned.
+    /// Kills every capability guarded by an entry. Operations under way with one of them are over once every
+    /// node has been quiet since the epoch returned.
     ///
     /// # Errors
     ///

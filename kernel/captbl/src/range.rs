@@ -75,7 +75,7 @@ impl Span {
         self.first
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub const fn count(self) -> u64 {
         self.count
     }
@@ -120,7 +120,7 @@ impl FrameRange {
         }
     }
 
-    /// From the payload of a Memory capability.
+    /// Decodes the payload of a Memory capability.
     pub const fn from_payload([first, count, zero]: [u64; 3]) -> Option<FrameRange> {
         if zero != 0 || first >> 32 != 0 {
             return None;
@@ -141,7 +141,7 @@ impl FrameRange {
         self.first
     }
 
-    /// How many there are.
+    /// The number of frames.
     pub const fn count(self) -> u64 {
         self.count
     }

@@ -1,4 +1,4 @@
-//! What survivors do with slots and entries of a node that has died: parts of the row `recover`.
+//! Recovery of slots and entries of a dead node: parts of the row `recover`.
 //!
 //! ```text
 //! per intent of the dead node, if the leaf (for edges: the root) still has the version in it
@@ -23,11 +23,11 @@ use crate::table::{STAMP, Table, entry_address};
 use dyad_shm::protocol::Services;
 
 impl<M: GlobalMem + ?Sized> Table<'_, M> {
-    /// Empties a slot in the name of the node that died while it was filling or emptying it. `false`: the node
-    /// was not changing the slot any more, or another node has recovered the slot.
+    /// Empties a slot on behalf of the node that died while it was filling or emptying it. Returns `false` if
+    /// the node was not changing the slot any more, or another node has recovered the slot.
     ///
-    /// The recoverer takes the slot over and then empties it as its own, with an intent of its
-    /// own: if it dies too, its recoverer goes on from there.
+    /// The recoverer takes the slot over and then empties it as its own, with an intent of its own: if it
+    /// dies too, its own recovery continues from there.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ use crate::line::{Line, LineAt, change};
 use crate::table::Table;
 use dyad_shm::protocol::Services;
 
-/// A slot that is to be changed: which leaf, as its capability has it, and which of its slots. The
+/// A slot that is to be changed: the leaf, as its capability refers to it, and the number of the slot. The
 /// leaf has been checked, as every weak reference is before use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlotPlace {
@@ -24,7 +24,7 @@ pub struct SlotPlace {
 }
 
 impl SlotPlace {
-    /// The slot of a leaf, if leaves have so many.
+    /// The slot of a leaf, if leaves have that many slots.
     pub const fn new(leaf: WeakRef, index: u32) -> Option<SlotPlace> {
         if index < LEAF_SLOTS {
             Some(SlotPlace {
@@ -68,21 +68,21 @@ impl SlotPlace {
     }
 }
 
-/// How a copy differs from its source, besides its payload.
+/// The differences between a copy and its source, besides the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Narrowed {
-    /// The most it may permit.
+    /// The most rights that the copy may have.
     pub rights: Rights,
     /// The guard of the copy, if its source has none.
     pub guard: Option<GuardRef>,
 }
 
-/// What a slot is to hold, in words.
+/// The words that a slot will hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filling {
     /// The header of an ACTIVE slot.
     pub header: u64,
-    /// What follows the stamp.
+    /// The words after the stamp.
     pub words: [u64; Contents::WORDS],
 }
 
@@ -175,7 +175,7 @@ pub fn deactivate(
     done
 }
 
-/// Empties a slot whose header is `from`, which nobody else's row changes.
+/// Empties a slot whose header is `from`; no other node's row changes the slot.
 #[inline(always)]
 fn close(
     line: &impl Line,
@@ -299,7 +299,7 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
         deactivate(line, &intent, (header.bits(), closing), services)
     }
 
-    /// Empties a slot whose header is `from`, which nobody else's row changes.
+    /// Empties a slot whose header is `from`; no other node's row changes the slot.
     #[inline]
     pub(crate) fn close(
         &self,
@@ -311,10 +311,10 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
         close(&self.line(slot), slot, (from.bits(), closing), services)
     }
 
-    /// What a copy of a capability says. `narrow` makes its payload: [`narrow`](crate::narrow), or
-    /// for types with other parts what the kernel knows about them.
+    /// The contents of a copy of a capability. `narrow` makes its payload: [`narrow`](crate::narrow), or a
+    /// function of the kernel for types with other parts.
     ///
-    /// The caller has looked at the guard of the source, and at that of the copy.
+    /// The caller has checked the guard of the source, and that of the copy.
     ///
     /// # Errors
     ///
@@ -354,7 +354,7 @@ impl<M: GlobalMem + ?Sized> Table<'_, M> {
         })
     }
 
-    /// Puts a [copy](Table::copied) of a capability into a slot. Returns what it says.
+    /// Puts a [copy](Table::copied) of a capability into a slot. Returns its contents.
     ///
     /// # Errors
     ///

@@ -18,7 +18,7 @@ pub(crate) const STAMP: u64 = 8;
 pub(crate) const CONTENTS: u64 = 16;
 const _: () = assert!(CONTENTS + 8 * Contents::WORDS as u64 == SLOT_BYTES);
 
-/// What lookups read.
+/// The number of the permission by which lookups read.
 const LOOKUP: u32 = Permitted::Lookup as u32;
 
 /// All capability tables, as one node works on them.
@@ -40,7 +40,7 @@ impl<M: ?Sized> Copy for Table<'_, M> {}
 /// as that CPU is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Where.
+    /// The address of the slot.
     pub slot: PhysAddr,
     /// The type of the capability.
     pub ty: CapType,
@@ -49,7 +49,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Whether it is a capability of type `ty` that permits all of `rights`.
+    /// Checks that this is a capability of type `ty` that permits all of `rights`.
     ///
     /// # Errors
     ///
@@ -74,10 +74,10 @@ impl Found {
     }
 }
 
-/// All of a slot, for reports.
+/// The whole contents of a slot, for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Its state.
+    /// The state of the slot.
     pub header: SlotHeader,
     /// The epoch at which the slot was last emptied.
     pub stamp: Epoch,
@@ -91,13 +91,13 @@ impl<'m, M: GlobalMem + ?Sized> Table<'m, M> {
         Table { mem, owner }
     }
 
-    /// In whose name they are changed.
+    /// The owner of changes.
     pub const fn owner(&self) -> Owner {
         self.owner
     }
 
-    /// The slot of a capability index in the table with this root, whatever it holds. Reads one
-    /// word, from this node's view: another node's change shows after at most one round.
+    /// The slot of a capability index in the table with this root, whatever its contents. Reads one word,
+    /// from this node's copy: another node's change shows after at most one round.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl<'m, M: GlobalMem + ?Sized> Table<'m, M> {
         present((self.mem).load_permitted::<LOOKUP>(entry, Ordering::Acquire)).ok_or(Refused::NoCap)
     }
 
-    /// What a slot's header says. Reads one word, as [`slot_at`](Table::slot_at).
+    /// The header of a slot. Reads one word, from this node's copy, like [`slot_at`](Table::slot_at).
     ///
     /// # Errors
     ///
@@ -159,7 +159,7 @@ impl<'m, M: GlobalMem + ?Sized> Table<'m, M> {
         Contents::from_words((found.ty, found.rights), words).ok_or(Refused::Corrupt)
     }
 
-    /// All of a slot, as it is in memory. Not all words need be from the same moment, but those of
+    /// The whole contents of a slot, read at memory. Not all words need be from the same moment, but those of
     /// a capability are.
     ///
     /// # Errors
@@ -181,7 +181,7 @@ impl<'m, M: GlobalMem + ?Sized> Table<'m, M> {
         })
     }
 
-    /// An entry of a root, as it is in memory.
+    /// An entry of a root, read at memory.
     ///
     /// # Errors
     ///
@@ -215,7 +215,7 @@ impl<'m, M: GlobalMem + ?Sized> Table<'m, M> {
     }
 }
 
-/// What a header that is not the expected one stands for.
+/// The error for a header that is not the expected one.
 #[cold]
 pub(crate) fn instead(now: u64) -> Refused {
     match SlotHeader::from_bits(now) {

@@ -16,7 +16,7 @@ use dyad_shm::{PhysAddr, PoolId};
 use crate::GlobalMem;
 
 const WORDS: usize = (PAGE_SIZE / 8) as usize;
-/// As much of the CXL pool's range as frame references can name.
+/// The part of the CXL pool's range that frame references can name.
 const CXL_SPAN: u64 = PAGE_SIZE << 28;
 
 /// Bits of a frame's number that each level of the tree of frames decides by.
@@ -44,7 +44,7 @@ impl Frame {
     }
 }
 
-/// All pools a system can have, each as large as can be; first the one that tests use most.
+/// All pools that a system can have, each as large as possible; the pool that tests use most comes first.
 pub(crate) fn largest_pools() -> Vec<Range<u64>> {
     let local = NodeId::first(MAX_NODES).map(|n| PoolId::Local(n).base().0);
     iter::once(CXL_BASE..CXL_BASE + CXL_SPAN)
@@ -60,9 +60,9 @@ pub(crate) fn lies_in(ranges: &[Range<u64>], at: PhysAddr, len: u64) -> bool {
         .any(|r| at.0 >= r.start && at.0 < r.end && len <= r.end - at.0)
 }
 
-/// Shared memory on the host, for tests: sparse, usable from several threads, sequentially
-/// consistent whatever ordering is asked for. Like hardware back ends it panics on addresses
-/// outside of its memory and on misaligned words.
+/// Shared memory on the host, for tests: sparse, usable from several threads, sequentially consistent for
+/// every ordering. Like hardware back ends it panics on addresses outside of its memory and on misaligned
+/// words.
 #[derive(Debug)]
 pub struct HostMem {
     ranges: Vec<Range<u64>>,
@@ -83,7 +83,7 @@ impl HostMem {
         HostMem::with_ranges(largest_pools())
     }
 
-    /// Only these physical ranges, which are rounded inwards to frames.
+    /// Memory with only these physical ranges, which are rounded inwards to frames.
     pub fn with_ranges(ranges: impl IntoIterator<Item = Range<u64>>) -> HostMem {
         HostMem {
             ranges: ranges

@@ -1,4 +1,4 @@
-//! The back end for machines whose caches nobody keeps coherent with each other's.
+//! The back end for machines whose caches are not coherent with each other's.
 //!
 //! | operation | x86-64 | AArch64 |
 //! |---|---|---|
@@ -36,12 +36,12 @@ use crate::{Coherent, GlobalMem, LINE_BYTES};
 
 pub use cpu::Instruction;
 
-/// Why this machine cannot run with incoherent caches.
+/// The reasons why this machine cannot run with incoherent caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsupported {
     /// The machine has no instruction that flushes a line.
     NoFlush,
-    /// Its lines have this many bytes, not [`LINE_BYTES`].
+    /// The machine's lines have this many bytes, not [`LINE_BYTES`].
     LineBytes(u64),
 }
 
@@ -130,8 +130,8 @@ impl<'m> Incoherent<'m> {
         unsafe { self.cache.flush(core::ptr::from_ref(word) as u64) };
     }
 
-    /// As [`invalidate`](GlobalMem::invalidate), of the line of a word. The methods that take a word by
-    /// reference do what those of [`GlobalMem`] do, and need not look up where it is.
+    /// Invalidates the line of a word, like [`invalidate`](GlobalMem::invalidate). The methods that take a
+    /// word by reference have the effects of those of [`GlobalMem`], without looking up the address.
     #[inline]
     pub fn invalidate_word(&self, word: &AtomicU64) {
         cpu::barrier();
@@ -139,7 +139,7 @@ impl<'m> Incoherent<'m> {
         cpu::barrier();
     }
 
-    /// As [`writeback`](GlobalMem::writeback), of the line of a word.
+    /// Writes the line of a word back, like [`writeback`](GlobalMem::writeback).
     #[inline]
     pub fn writeback_word(&self, word: &AtomicU64) {
         // SAFETY: 1. as in `flush_word`.
@@ -156,53 +156,53 @@ impl<'m> Incoherent<'m> {
         result
     }
 
-    /// As [`cas`](GlobalMem::cas).
+    /// Compares and swaps a word, like [`cas`](GlobalMem::cas).
     ///
     /// # Errors
     ///
-    /// What is there instead.
+    /// The value of the word if it is not `old`.
     pub fn cas_word(&self, word: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
         self.at_memory(word, |w| {
             w.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
         })
     }
 
-    /// As [`swap`](GlobalMem::swap).
+    /// Swaps a word, like [`swap`](GlobalMem::swap).
     pub fn swap_word(&self, word: &AtomicU64, value: u64) -> u64 {
         self.at_memory(word, |w| w.swap(value, Ordering::AcqRel))
     }
 
-    /// As [`add`](GlobalMem::add).
+    /// Adds to a word, like [`add`](GlobalMem::add).
     pub fn add_word(&self, word: &AtomicU64, n: u64) -> u64 {
         self.at_memory(word, |w| w.fetch_add(n, Ordering::AcqRel))
     }
 
-    /// As [`or`](GlobalMem::or).
+    /// Sets bits of a word, like [`or`](GlobalMem::or).
     #[cfg(target_arch = "aarch64")]
     pub fn or_word(&self, word: &AtomicU64, bits: u64) -> u64 {
         self.at_memory(word, |w| w.fetch_or(bits, Ordering::AcqRel))
     }
 
-    /// As [`and`](GlobalMem::and).
+    /// Clears bits of a word, like [`and`](GlobalMem::and).
     #[cfg(target_arch = "aarch64")]
     pub fn and_word(&self, word: &AtomicU64, bits: u64) -> u64 {
         self.at_memory(word, |w| w.fetch_and(bits, Ordering::AcqRel))
     }
 
-    /// As [`or`](GlobalMem::or).
+    /// Sets bits of a word, like [`or`](GlobalMem::or).
     #[cfg(target_arch = "x86_64")]
     pub fn or_word(&self, word: &AtomicU64, bits: u64) -> u64 {
         self.change(word, |old| old | bits)
     }
 
-    /// As [`and`](GlobalMem::and).
+    /// Clears bits of a word, like [`and`](GlobalMem::and).
     #[cfg(target_arch = "x86_64")]
     pub fn and_word(&self, word: &AtomicU64, bits: u64) -> u64 {
         self.change(word, |old| old & bits)
     }
 
-    /// Replaces what is at memory by what `f` makes of it, and returns what was there. It goes round
-    /// only if another CPU has changed the word meanwhile.
+    /// Replaces the word at memory by `f` of its value, and returns the old value. Retries only if another
+    /// CPU has changed the word meanwhile.
     #[cfg(target_arch = "x86_64")]
     fn change(&self, word: &AtomicU64, f: impl Fn(u64) -> u64) -> u64 {
         self.invalidate_word(word);

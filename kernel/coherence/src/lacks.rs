@@ -25,8 +25,9 @@ macro_rules! lacks {
     };
 }
 
-/// What an expression comes to without a step of this package: for tests that show that the step is needed. It holds
-/// on this thread, which is the only one that models with loom have, and for tasks of memory with caches that it runs.
+/// Evaluates an expression without a step of this package: for tests that show that the step is needed. The
+/// effect is limited to this thread (models with loom have only one) and to tasks of memory with caches that
+/// it runs.
 #[cfg(any(test, feature = "host"))]
 #[macro_export]
 macro_rules! without {
@@ -53,7 +54,7 @@ mod host {
     /// The step that the variable selects for the process.
     static SELECTED: LazyLock<Option<&'static str>> = LazyLock::new(|| mutants::selected("check"));
 
-    /// What a thread does without.
+    /// The step that a thread omits.
     #[derive(Clone, Copy, Debug)]
     pub struct Lacking(Option<(&'static str, &'static str)>);
 
@@ -63,7 +64,7 @@ mod host {
     }
 
     impl Lacking {
-        /// This thread, which another one has started, does without the same.
+        /// Makes this thread omit the step that its starter omits.
         pub fn take_over(self) {
             WITHOUT.set(self.0);
         }

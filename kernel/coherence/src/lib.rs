@@ -89,9 +89,9 @@ const FRAME_BYTES: u64 = dyad_abi::user::PAGE_SIZE;
 /// Bytes of a cache line, on both ISAs.
 pub const LINE_BYTES: u64 = 64;
 
-/// Words of shared memory, by physical address. Addresses are naturally aligned and lie in
-/// memory that [`contains`](GlobalMem::contains) knows: callers check what comes from outside,
-/// and a back end panics on any other address.
+/// Words of shared memory, by physical address. Addresses are naturally aligned and lie in memory for which
+/// [`contains`](GlobalMem::contains) returns true. Callers check addresses from outside, and a back end
+/// panics on any other address.
 pub trait GlobalMem {
     /// Whether `len` bytes at `at` lie in one piece of shared memory.
     fn contains(&self, at: PhysAddr, len: u64) -> bool;
@@ -102,20 +102,20 @@ pub trait GlobalMem {
     /// Writes a word to this node's view. `order` is `Relaxed`, `Release` or `SeqCst`.
     fn store(&self, at: PhysAddr, value: u64, order: Ordering);
 
-    /// Replaces `old` by `new` in memory: `Ok(old)`, or `Err` with what was there. Acquires and
+    /// Replaces `old` by `new` in memory. Returns `Ok(old)`, or `Err` with the present value. Acquires and
     /// releases on success, acquires on failure. Never fails spuriously.
     fn cas(&self, at: PhysAddr, old: u64, new: u64) -> Result<u64, u64>;
 
-    /// Writes `value`, returns what was there; acquires and releases.
+    /// Writes `value`, and returns the old value; acquires and releases.
     fn swap(&self, at: PhysAddr, value: u64) -> u64;
 
-    /// Adds `n` (wrapping), returns what was there; acquires and releases.
+    /// Adds `n` (wrapping), and returns the old value; acquires and releases.
     fn add(&self, at: PhysAddr, n: u64) -> u64;
 
-    /// Sets the bits of `bits`, returns what was there; acquires and releases.
+    /// Sets the bits of `bits`, and returns the old value; acquires and releases.
     fn or(&self, at: PhysAddr, bits: u64) -> u64;
 
-    /// Clears the bits that `bits` lacks, returns what was there; acquires and releases.
+    /// Clears the bits that `bits` lacks, and returns the old value; acquires and releases.
     fn and(&self, at: PhysAddr, bits: u64) -> u64;
 
     /// Full fence: everything before it, stores included, comes before everything after it.
@@ -124,8 +124,8 @@ pub trait GlobalMem {
     /// Makes this node's stores to the lines of a range visible in memory.
     fn writeback(&self, at: PhysAddr, len: u64);
 
-    /// Drops this node's copies of the lines of a range (writing back what it has stored there),
-    /// so that the next loads see memory.
+    /// Drops this node's copies of the lines of a range, after writing back its stores, so that the next
+    /// loads see memory.
     fn invalidate(&self, at: PhysAddr, len: u64);
 
     /// Reads a word that other nodes write.
@@ -177,8 +177,8 @@ pub trait GlobalMem {
         self.store(line, words[0], Ordering::Release);
     }
 
-    /// Writes the last six words of a line that nobody else looks at or stores to now. The caller
-    /// writes the line back.
+    /// Writes the last six words of a line that no other CPU reads or stores to now. The caller writes the
+    /// line back.
     #[inline]
     #[track_caller]
     fn fill_line(&self, line: PhysAddr, words: &[u64; 6]) {

@@ -27,10 +27,10 @@ use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::GlobalMem;
 use mutant::{Kind, Orders};
 
-/// What the memory of a mutant lacks. A test that does not notice is no test.
+/// The deficiency of a mutant's memory. A test that does not notice it is no test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lacks {
-    /// Nothing: this is the memory that the project is written for.
+    /// No deficiency: this is the memory that the project is written for.
     Nothing,
     /// Fences do nothing.
     Fences,
@@ -70,7 +70,7 @@ impl LoomMem {
         }
     }
 
-    /// The same for one place in the source: what `orders` leaves out is left out.
+    /// The same memory with the orders at one place in the source omitted as in `orders`.
     #[must_use]
     pub fn with_orders(self, orders: &Orders) -> LoomMem {
         LoomMem {
@@ -177,12 +177,12 @@ impl GlobalMem for LoomMem {
     fn invalidate(&self, _at: PhysAddr, _len: u64) {}
 }
 
-/// Both at once, inside of a model: what they return. The thread of `a` starts last: it should be the one
-/// that reads more and changes less.
+/// Runs two closures concurrently, inside a model, and returns their results. The thread of `a` starts last:
+/// it should be the one that reads more and changes less.
 ///
 /// # Panics
 ///
-/// If `a` does.
+/// If `a` panics.
 pub fn race<A: Send + 'static, B>(
     mem: &Arc<LoomMem>,
     a: impl FnOnce(&LoomMem) -> A + Send + 'static,

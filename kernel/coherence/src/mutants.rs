@@ -31,7 +31,7 @@ pub fn selected(class: &str) -> Option<&'static str> {
     name.as_deref()?.strip_prefix(class)?.strip_prefix('/')
 }
 
-/// What can be left out at a place.
+/// A kind of step that can be omitted at a place.
 pub trait Kind: Copy + Debug + Ord {
     /// Class of the mutants that lack it.
     const CLASS: &'static str;
@@ -56,7 +56,7 @@ impl<K: Debug> fmt::Display for Site<K> {
 }
 
 impl<K: Kind> Site<K> {
-    /// The name by which it can be selected; `None` if the source is not there to look at.
+    /// The name by which the place can be selected; `None` if the source is not available.
     pub fn name(&self) -> Option<String> {
         let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let source = std::fs::read_to_string(root.join(self.file)).ok()?;
@@ -125,8 +125,7 @@ fn enclosing(source: &str, line: u32, column: u32) -> Option<(&str, &str, usize)
     Some((function, call, 1 + earlier + calls(&last[..at])))
 }
 
-/// Which places of a program are left out, and which it has come to. Clones share what has been
-/// seen.
+/// The places of a program that are omitted, and those that it has reached. Clones share their records.
 #[derive(Clone, Debug)]
 pub struct Sites<K> {
     without: BTreeSet<Site<K>>,
@@ -136,7 +135,7 @@ pub struct Sites<K> {
 }
 
 impl<K: Kind> Sites<K> {
-    /// The program as it is: with every place, but for the one that `DYAD_MUTANT` selects.
+    /// All places of a program are kept, except for the one that `DYAD_MUTANT` selects.
     pub fn all() -> Sites<K> {
         Sites {
             selected: selected(K::CLASS),
@@ -144,7 +143,7 @@ impl<K: Kind> Sites<K> {
         }
     }
 
-    /// The program without some places, whatever is selected.
+    /// Some places of a program are omitted, whatever `DYAD_MUTANT` selects.
     pub fn without(sites: impl IntoIterator<Item = Site<K>>) -> Sites<K> {
         Sites {
             without: sites.into_iter().collect(),
@@ -153,7 +152,7 @@ impl<K: Kind> Sites<K> {
         }
     }
 
-    /// The places that the program has come to.
+    /// The places that the program has reached.
     pub fn seen(&self) -> BTreeSet<Site<K>> {
         self.lock().keys().copied().collect()
     }

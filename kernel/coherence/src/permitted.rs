@@ -9,8 +9,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Loads a word from whatever copy this node has. `order` is `Relaxed` or `Acquire`; `WHY` is the
-/// number of a [`Permitted`](dyad_shm::permitted::Permitted).
+/// Loads a word from this node's copy. `order` is `Relaxed` or `Acquire`; `WHY` is the number of a
+/// [`Permitted`](dyad_shm::permitted::Permitted).
 #[inline(always)]
 pub fn load_permitted<const WHY: u32>(word: &AtomicU64, order: Ordering) -> u64 {
     cpu::load::<WHY>(word, order)

@@ -1,6 +1,8 @@
-//! One shared word, however a caller reaches it: what the rows of the protocol are written for.
+//! One shared word, independently of how a caller finds it: the rows of the protocol are written for this
+//! trait.
 //!
-//! A word is found anew for each access ([`WordAt`]), or remembered by a caller that runs where caches are coherent.
+//! A word is found anew for each access ([`WordAt`]), or cached by a caller that runs where caches are
+//! coherent.
 
 use core::sync::atomic::Ordering;
 
@@ -20,7 +22,7 @@ pub trait Word: Copy {
     /// The word that is there instead.
     fn replace(&self, old: u64, new: u64) -> Result<u64, u64>;
 
-    /// Adds to the word, returns what was there; acquires and releases.
+    /// Adds to the word, and returns the old value; acquires and releases.
     fn add(&self, n: u64) -> u64;
 
     /// A full fence.

@@ -1,9 +1,11 @@
-//! The capability cache of a CPU: what it has found of capabilities and components, so that their next use is fast.
+//! The capability cache of a CPU: capabilities and components that the CPU has looked up, so that their next
+//! use is fast.
 //!
-//! An invocation follows a chain of words: root entry, slot, component, address space, root of the page table. A *cache
-//! entry* keeps what the chain led to, and those words on the way that change when something is taken out of it:
+//! An invocation follows a chain of words: root entry, slot, component, address space, root of the page
+//! table. A *cache entry* keeps the end of the chain, and those of its words that change when a link is
+//! removed:
 //!
-//! | word | what changes it |
+//! | word | changed by |
 //! |---|---|
 //! | root entry | cons, decons |
 //! | slot header | deactivation |
@@ -16,20 +18,22 @@
 //!     └── forget: round, sleep ────┘
 //! ```
 //!
-//! An entry is used only if its words are what they were. Before anything that was taken out can be filled again, or used
-//! for something else, every CPU goes through a round or sleeps, and both empty the cache ([`CapCache::forget`]). So a word
-//! that is the same again always means the same. Tables and roots need no check of their own: the component and its space
-//! pin them, and a CPU leaves a root that has been taken out in the next round at the latest. Capabilities with a guard are
-//! not cached. Capabilities of other types are cached with the frame word of their object, and empty slots are cached, too.
+//! An entry is used only if its words are unchanged. Before anything that was removed can be filled again or
+//! reused, every CPU goes through a round or sleeps, and both empty the cache ([`CapCache::forget`]). An
+//! unchanged word therefore always has an unchanged meaning. Tables and roots need no check of their own: the
+//! component and its space pin them, and a CPU leaves a removed root in the next round at the latest.
+//! Capabilities with a guard are not cached. Capabilities of other types are cached with the frame word of
+//! their object, and empty slots are cached, too.
 //!
-//! The fast path is for threads with nothing in floating-point registers: what is in them must be forgotten or kept, see
-//! `dyad_core::sched::fp`.
+//! The fast path is for threads with nothing in floating-point registers: values in them must be dropped or
+//! kept, see `dyad_core::sched::fp`.
 //!
-//! A kernel built with the feature `slowpath` caches nothing, and so has no fast path: each operation follows the chain of
-//! words ([`CapCache::fast`]). Programs notice nothing but time.
+//! A kernel built with the feature `slowpath` caches nothing, and so has no fast path: each operation follows
+//! the chain of words ([`CapCache::fast`]). Programs notice only the time.
 //!
-//! A cache is private to its CPU, and nobody has to be told of it. Loads read this node's copy of a line, as in all lookups:
-//! where caches are not coherent, what another node has changed shows after this node's next round at the latest.
+//! A cache is private to its CPU, and no other CPU has to be notified of changes. Loads read this node's copy
+//! of a line, as in all lookups: where caches are not coherent, a change by another node shows after this
+//! node's next round at the latest.
 
 mod cap;
 pub mod frames;
@@ -66,27 +70,27 @@ use crate::object::space::Space;
 use crate::object::thread::{Thread, info};
 use crate::platform::copy_used;
 
-/// Entries of each kind. The hash of a key chooses the entry, and replaces what was there.
+/// Entries of each kind. The hash of a key chooses the entry, and a fill replaces the old content.
 const ENTRIES: usize = 16;
-/// Bits below the frame's version, type and kind.
+/// Bits of a frame word below version, type and kind.
 const REFS: u32 = 24;
 
 static NOTHING: AtomicU64 = AtomicU64::new(0);
 static NO_LINE: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
 
-/// A word as this node sees it, like all that lookups read.
+/// Loads a word from this node's copy, as lookups do.
 #[inline(always)]
 fn look(word: &AtomicU64) -> u64 {
     load_permitted::<{ Permitted::Lookup as u32 }>(word)
 }
 
-/// The word of an object's frame, likewise.
+/// Loads the word of an object's frame from this node's copy.
 #[inline(always)]
 fn look_at_frame(word: &AtomicU64) -> u64 {
     load_permitted::<{ Permitted::Object as u32 }>(word)
 }
 
-/// A word, as it was.
+/// A word and the value that was read from it.
 #[derive(Clone, Copy)]
 struct Snapshot {
     word: &'static AtomicU64,
@@ -111,16 +115,16 @@ impl Snapshot {
         look(self.word) == self.value
     }
 
-    /// The same, of a frame word without references: they may come and go.
+    /// Whether a frame word has the same value without its references, which may come and go.
     #[inline(always)]
     fn same_frame(&self) -> bool {
         (look_at_frame(self.word) ^ self.value) >> REFS == 0
     }
 }
 
-/// What entering a component is.
+/// The state that entering a component loads.
 struct Target {
-    /// Weak reference; 0: empty.
+    /// Weak reference to the component; 0 means empty.
     object: Cell<u64>,
     frame: Cell<Snapshot>,
     generation: Cell<Snapshot>,
@@ -130,26 +134,27 @@ struct Target {
     table: Cell<PhysAddr>,
 }
 
-/// A component.
+/// A cache entry for a component.
 #[repr(align(128))]
 struct CachedComponent {
     target: Target,
-    /// Nodes on which it may be entered anew.
+    /// Nodes on which the component may be entered.
     home: Cell<u64>,
-    /// Where its faults go.
+    /// The fault handler.
     handler: Cell<Option<Entry>>,
 }
 
-/// An invocation endpoint in a capability table, to a component that may be entered on this node.
+/// A cache entry for an invocation endpoint of a capability table, to a component that may be entered on this
+/// node.
 #[repr(align(256))]
 struct CachedSinv {
-    /// Root of the table; 0: empty.
+    /// Root of the table; 0 means empty.
     captbl: Cell<PhysAddr>,
     index: Cell<u64>,
     entry: Cell<Snapshot>,
     header: Cell<Snapshot>,
     target: Target,
-    /// Of the user half.
+    /// Entry point, in the user half.
     address: Cell<u64>,
     badge: Cell<u64>,
 }
@@ -162,16 +167,16 @@ pub struct CapCache {
     components: [CachedComponent; ENTRIES],
     sinvs: [CachedSinv; ENTRIES],
     caps: [CachedCap; CAP_ENTRIES],
-    /// What rows of frames need. Never changes once it is known.
+    /// Words of this CPU that rows of frames need. They never change once set.
     own: OwnWords,
     /// Leaves of capability tables.
     pub leaves: LeafCache,
-    /// Page tables and what is in them.
+    /// Page tables, blocks and regions.
     pub pages: PageCache,
 }
 
 impl CapCache {
-    /// None.
+    /// An empty cache.
     pub const fn new() -> CapCache {
         CapCache {
             #[cfg(feature = "host")]
@@ -201,7 +206,8 @@ impl CapCache {
         }
     }
 
-    /// Whether anything is cached, and so whether there are fast paths: a constant of the build, but for tests.
+    /// Whether anything is cached, and so whether there are fast paths: a constant of the build, except in
+    /// tests.
     #[inline(always)]
     pub fn fast(&self) -> bool {
         #[cfg(feature = "host")]
@@ -211,14 +217,14 @@ impl CapCache {
         cfg!(not(feature = "slowpath"))
     }
 
-    /// Has every operation of this CPU take the slow path, or not.
+    /// Makes every operation of this CPU take the slow path, or not.
     #[cfg(feature = "host")]
     pub fn set_slow(&self, slow: bool) {
         self.forget();
         self.slow.set(slow);
     }
 
-    /// Forgets all of them: in each round, and before sleep.
+    /// Empties the cache: in each round, and before sleep.
     pub fn forget(&self) {
         for c in &self.components {
             c.target.object.set(0);
@@ -231,8 +237,8 @@ impl CapCache {
         self.pages.forget();
     }
 
-    /// How many of each kind are cached: components, invocation endpoints, capabilities, leaves of capability tables,
-    /// page tables, blocks, regions.
+    /// How many entries of each kind are filled: components, invocation endpoints, capabilities, leaves of
+    /// capability tables, page tables, blocks, regions.
     #[cfg(any(test, feature = "host"))]
     pub fn cached(&self) -> [usize; 7] {
         fn count<T>(all: &[T], is_cached: impl Fn(&T) -> bool) -> usize {
@@ -268,7 +274,7 @@ impl Default for CapCache {
 }
 
 impl CachedComponent {
-    /// Whether the entry is of this component and is still valid.
+    /// Whether the entry is for this component and still valid.
     #[inline(always)]
     fn is_valid(&self, object: u64) -> bool {
         self.target.object.get() == object && self.target.is_valid()
@@ -310,7 +316,7 @@ impl Target {
     }
 }
 
-/// The fast path of an invocation: badge and token, or `None` if it is to go the slow path. Program
+/// The fast path of an invocation: returns badge and token, or `None` if the slow path must be taken. Program
 /// counter and stack pointer are set, and the component is entered.
 #[inline(always)]
 pub fn invoke<P: Platform>(local: &CpuLocal, index: u64) -> Option<(u64, u64)> {
@@ -337,7 +343,7 @@ pub fn invoke<P: Platform>(local: &CpuLocal, index: u64) -> Option<(u64, u64)> {
     Some((sinv.badge.get(), token))
 }
 
-/// The fast path of a return with `word` as its first; `None` if it is to go the slow path.
+/// The fast path of a return with `word` as its first word; `None` if the slow path must be taken.
 #[inline(always)]
 pub fn leave<P: Platform>(local: &'static CpuLocal, word: u64) -> Option<()> {
     if !local.cache.fast() {
@@ -367,7 +373,7 @@ pub fn leave<P: Platform>(local: &'static CpuLocal, word: u64) -> Option<()> {
     Some(())
 }
 
-/// The fast path back to an instruction that has faulted; comes back if it is to go the slow path.
+/// The fast path back to an instruction that has faulted; returns only if the slow path must be taken.
 #[inline(never)]
 fn retry<P: Platform>(
     local: &'static CpuLocal,
@@ -386,8 +392,7 @@ fn retry<P: Platform>(
     P::resume_user(area)
 }
 
-/// Enters a component that this CPU has cached; `false` if it does not, or the component is not what
-/// it was.
+/// Enters a component that this CPU has cached; returns `false` if there is no valid entry.
 #[inline(always)]
 pub fn enter_component<P: Platform>(local: &CpuLocal, object: u64) -> bool {
     let to = local.cache.component(object);
@@ -426,22 +431,23 @@ pub fn may_run_at(local: &CpuLocal, object: u64, node: dyad_abi::NodeId) -> bool
         && view.home.get() >> node.index() & 1 != 0
 }
 
-/// A component that a reference leads to: looked up once, for all that is done with it.
+/// A component that a reference leads to: looked up once, for all later steps.
 #[derive(Clone, Copy)]
 pub struct Callee {
     object: WeakRef,
-    /// What it consists of.
+    /// The parts of the component.
     pub parts: Parts<'static>,
-    /// Its frame's word, without references. Read before anything in the component: what changes later shows.
+    /// The word of its frame, without references. It is read before anything in the component, so later
+    /// changes show.
     frame: Snapshot,
 }
 
 impl Callee {
-    /// The component of a reference.
+    /// Looks up the component of a reference.
     ///
     /// # Errors
     ///
-    /// [`Error::Revoked`] if there is no such component any more.
+    /// [`Error::Revoked`] if the component is gone.
     #[inline]
     pub fn find(cx: &KernelCtx, object: WeakRef) -> Result<Callee> {
         let at = cx.frames().record_at(object.frame).ok_or(Error::Revoked)?;
@@ -461,13 +467,13 @@ impl Callee {
         })
     }
 
-    /// What entering it is. Its parts are weak references that the component pins: they are what they were as
-    /// long as the component has them.
+    /// Looks up the state that entering the component loads. Its parts are weak references that the component
+    /// pins: they stay valid as long as the component has them.
     ///
     /// # Errors
     ///
-    /// [`Error::NotReady`] if it has not been configured, [`Error::NoIsa`] if its space has no table for this
-    /// machine, [`Error::Revoked`] if there is no such space any more.
+    /// [`Error::NotReady`] if the component has not been configured, [`Error::NoIsa`] if its space has no
+    /// table for this machine, [`Error::Revoked`] if its space is gone.
     #[inline]
     pub fn open<P: Platform>(&self, cx: &KernelCtx) -> Result<Opened> {
         // Where it runs has been read since as well: a change shows in the generation.
@@ -488,7 +494,7 @@ impl Callee {
         })
     }
 
-    /// Caches the component, if anything is cached.
+    /// Caches the component, if this build caches anything.
     fn fill(&self, cx: &KernelCtx, opened: &Opened) {
         if !cx.local.cache.fast() {
             return;
@@ -503,7 +509,7 @@ impl Callee {
     }
 }
 
-/// What entering a component is, and the words that tell whether it still is that.
+/// The state that entering a component loads, and the words that tell whether it is still valid.
 #[derive(Clone, Copy)]
 pub struct Opened {
     object: u64,
@@ -534,12 +540,12 @@ fn hold_space<P: Platform>(local: &CpuLocal, space: u64, table: PhysAddr) {
     }
 }
 
-/// Makes this CPU hold a component, capability table and address space, and caches it.
+/// Makes this CPU hold a component with its capability table and address space, and caches it.
 ///
 /// # Errors
 ///
-/// [`Error::NotFound`] of a word that refers to nothing; as [`Callee::find`] and [`Callee::open`]. The CPU holds
-/// then what it held before.
+/// [`Error::NotFound`] if the word refers to nothing; the errors of [`Callee::find`] and [`Callee::open`].
+/// The CPU then holds what it held before.
 #[inline]
 pub fn enter<P: Platform>(cx: &KernelCtx, object: u64) -> Result<()> {
     if enter_component::<P>(cx.local, object) {
@@ -556,7 +562,7 @@ fn enter_slowpath<P: Platform>(cx: &KernelCtx, object: u64) -> Result<()> {
     Ok(())
 }
 
-/// Remembers a component that this CPU does not enter.
+/// Caches a component that this CPU does not enter.
 pub fn fill_component<P: Platform>(cx: &KernelCtx, callee: &Callee) {
     if let Ok(opened) = callee.open::<P>(cx) {
         callee.fill(cx, &opened);
@@ -570,12 +576,12 @@ fn frame_word(cx: &KernelCtx, frame: FrameRef) -> Option<Snapshot> {
     Some(Snapshot { word, value })
 }
 
-/// The first word on the way from a capability's index to its slot, read before the slot is looked up: if it is
-/// the same afterwards, that is the way that was gone.
+/// The first word on the path from a capability's index to its slot, read before the slot is looked up. If it
+/// is unchanged after the lookup, the lookup took this path.
 #[derive(Clone, Copy)]
 pub struct Route(Option<Snapshot>);
 
-/// The way to a capability of the running component.
+/// The path to a capability of the running component.
 #[inline]
 pub fn route(cx: &KernelCtx, index: CapIndex) -> Route {
     let at = || {
@@ -591,8 +597,8 @@ pub fn route(cx: &KernelCtx, index: CapIndex) -> Route {
     })
 }
 
-/// Remembers an invocation endpoint without a guard, of the component that this CPU holds, that has been looked up by
-/// a route and leads into a component that may run here.
+/// Caches an invocation endpoint without a guard, which was looked up by a route in the table of the running
+/// component and leads into a component that may run here.
 #[inline(never)]
 pub fn fill_sinv(
     cx: &KernelCtx,

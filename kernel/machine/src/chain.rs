@@ -1,7 +1,6 @@
-//! The chain of dispatchers under the running thread: who gave this CPU to whom.
+//! The chain of dispatchers under the running thread: which thread gave this CPU to which.
 //!
-//! It belongs to one CPU and is changed by it only. When it is changed is decided by
-//! `dyad_core::sched::dispatch`.
+//! The chain belongs to one CPU, which alone changes it. `dyad_core::sched::dispatch` decides when.
 
 use core::cell::Cell;
 
@@ -13,21 +12,21 @@ pub const MAX_CHAIN: usize = 8;
 /// How a thread got the CPU from another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchReason {
-    /// The other called `Dispatch` and is told when this one stops.
+    /// The dispatcher called `Dispatch` and is told when this thread stops.
     Dispatch,
-    /// The other sent to an endpoint where this one waited, and goes on when this one waits again.
+    /// The sender sent to an endpoint where this thread waited, and continues when this thread waits again.
     Send,
 }
 
-/// The threads under the running one on this CPU: each gave the CPU to the next, the last one to the
-/// running thread. They stay this CPU's meanwhile.
+/// The threads under the running one on this CPU: each gave the CPU to the next, the last one to the running
+/// thread. They stay RUNNING on this CPU meanwhile.
 pub struct Chain {
     links: [Cell<Option<(&'static Thread, SwitchReason)>>; MAX_CHAIN],
     len: Cell<usize>,
 }
 
 impl Chain {
-    /// Nobody.
+    /// An empty chain.
     pub const fn new() -> Chain {
         Chain {
             links: [const { Cell::new(None) }; MAX_CHAIN],
@@ -35,19 +34,19 @@ impl Chain {
         }
     }
 
-    /// Whether there is no room for one more.
+    /// Whether there is no room for another thread.
     pub fn is_full(&self) -> bool {
         self.len.get() >= MAX_CHAIN
     }
 
-    /// Who gave the CPU to the running thread, and how.
+    /// The thread that gave the CPU to the running thread, and how.
     pub fn last(&self) -> Option<(&'static Thread, SwitchReason)> {
         self.links
             .get(self.len.get().wrapping_sub(1))
             .and_then(Cell::get)
     }
 
-    /// Adds the running thread, which gives the CPU to another one. The caller has seen that there is
+    /// Adds the running thread, which gives the CPU to another one. The caller has checked that there is
     /// room.
     pub fn push(&self, t: &'static Thread, how: SwitchReason) {
         let n = self.len.get();
@@ -57,7 +56,7 @@ impl Chain {
         }
     }
 
-    /// The same, and takes it off.
+    /// Removes and returns the thread that gave the CPU to the running thread, and how.
     pub fn pop(&self) -> Option<(&'static Thread, SwitchReason)> {
         let last = self.last();
         if last.is_some() {

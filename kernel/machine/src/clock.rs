@@ -1,8 +1,8 @@
 //! Fused time: one time line for all nodes.
 //!
-//! Each machine has a clock of its own ([`Platform::clock_ns`]); a node adds an offset that it
-//! measures when it joins, so that all nodes agree within about the time a shared word takes to
-//! travel. Fused time 0 is when the first node formatted the superblock.
+//! Each machine has a clock of its own ([`Platform::clock_ns`]). A node adds an offset that it measures when
+//! it joins, so that all nodes agree within about the time that a shared word takes to travel. Fused time 0
+//! is when the first node formatted the superblock.
 //!
 //! With the [simulator's clock](crate::fused) on, every machine reads the same time line already:
 //! offsets are 0, nothing is measured, and fused time 0 is when the machines were started.
@@ -37,8 +37,8 @@ pub fn to_local(t: FusedTime) -> u64 {
     t.0.wrapping_sub(OFFSET.load(Ordering::Relaxed))
 }
 
-/// Declares that local time `local` is fused time `fused`. With the simulator's clock they are the
-/// same anyway.
+/// Declares that local time `local` is fused time `fused`. With the simulator's clock the two are equal, and
+/// this does nothing.
 pub fn set(local: u64, fused: FusedTime) {
     if crate::fused::is_on() {
         return;
@@ -48,9 +48,9 @@ pub fn set(local: u64, fused: FusedTime) {
 
 /// Answers clock exchanges addressed to this node.
 ///
-/// A node that joins publishes a request (whom it asks in the low byte, a number above) and waits
-/// until `clock_answer` is that request; the time is stored before it, with release. A request is
-/// answered once: answered again, the time would change after the asker has stopped its watch.
+/// A node that joins publishes a request (the asked node in the low byte, a number above) and waits until
+/// `clock_answer` equals the request; the time is stored before that, with release. A request is answered
+/// once: a second answer would change the time after the asker has stopped its watch.
 pub fn answer<P: Platform>(node: &Node) {
     for n in node.others() {
         let (e, words) = (node.sb.node(n), node.words);
@@ -64,10 +64,10 @@ pub fn answer<P: Platform>(node: &Node) {
     }
 }
 
-/// A bounded wait: calls `done` until it returns true or `limit_ns` have passed.
+/// Waits with a bound: calls `done` until it returns true or `limit_ns` have passed.
 ///
-/// Returns whether `done` returned true. `done` is looked at once more after the time is up, so
-/// that a CPU that was stopped for long does not report a time-out for something that is there.
+/// Returns whether `done` returned true. `done` is called once more after the time is up, so that a CPU that
+/// was stopped for long does not report a time-out for an event that has happened.
 pub fn wait_until<P: Platform>(limit_ns: u64, mut done: impl FnMut() -> bool) -> bool {
     let start = P::clock_ns();
     loop {

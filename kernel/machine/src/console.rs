@@ -1,9 +1,8 @@
 //! Console output: log lines, records, output of programs.
 //!
-//! Lines are built in a buffer and written whole under a lock of the node, so that lines of
-//! different CPUs do not mix. The lock is taken with a bound: a CPU that died holding it (a panic
-//! inside the console) must not silence the others. The form of lines is in
-//! [`dyad_abi::record`].
+//! Lines are built in a buffer and written whole under a lock of the node, so that lines of different CPUs do
+//! not mix. The lock is taken with a bound: a CPU that died holding it (a panic inside the console) must not
+//! silence the others. [`dyad_abi::record`] defines the form of lines.
 
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +41,7 @@ impl Line {
         }
     }
 
-    /// Both bytes, or none.
+    /// Appends both bytes, or none.
     fn push_pair(&mut self, pair: [u8; 2]) {
         match self.bytes[..LINE].get_mut(self.len..self.len + 2) {
             Some(room) => {
@@ -73,13 +72,13 @@ impl Write for Line {
     }
 }
 
-/// The lock. Not a mutex: those cannot be passed by.
+/// The lock of the console. It is no mutex, because a waiter must be able to give up.
 static BUSY: AtomicBool = AtomicBool::new(false);
 /// Longest wait for the lock: far longer than a line takes.
 const PATIENCE_NS: u64 = 200_000_000;
 
-/// Writes a line, whole if the lock comes in time. If it does not, its owner has most likely died:
-/// the line is written all the same, and the lock left alone.
+/// Writes a line, whole if the lock is free in time. Otherwise the lock's owner has most likely died: the
+/// line is written all the same, and the lock is left alone.
 fn put<P: Platform>(bytes: &[u8]) {
     let start = P::clock_ns();
     let mut held = true;
@@ -143,17 +142,17 @@ macro_rules! error {
     };
 }
 
-/// How many reports that programs can cause a node writes at once.
+/// How many reports caused by programs a node writes at once.
 pub const BURST: u64 = 64;
-/// Time for one more of them.
+/// Time after which one more report may be written.
 pub const INTERVAL_NS: u64 = 50_000_000;
 
-/// How many reports a node may write: a token bucket. Reports for which there is no token are counted, and
-/// the count is said with the next report, or when the node ends.
+/// A token bucket that limits the reports of a node. Reports without a token are counted, and the count is
+/// printed with the next report, or when the node ends.
 #[derive(Debug)]
 pub struct Budget {
     tokens: u64,
-    /// When the last token came.
+    /// The time of the last token.
     since: u64,
     left_out: u64,
 }
@@ -168,8 +167,8 @@ impl Budget {
         }
     }
 
-    /// Takes a token, at a time in nanoseconds. `Some`: the report may be written, and so many were left
-    /// out before it.
+    /// Takes a token, at a time in nanoseconds. `Some(n)`: the report may be written, and `n` reports were
+    /// left out before it.
     pub fn take(&mut self, now: u64) -> Option<u64> {
         let come = now.wrapping_sub(self.since) / INTERVAL_NS;
         // Also if time has gone back: joining sets the clock.
@@ -189,7 +188,7 @@ impl Budget {
         }
     }
 
-    /// How many were left out since this was last said.
+    /// Returns how many reports were left out since the last call, and resets the count.
     pub fn left_out(&mut self) -> u64 {
         core::mem::take(&mut self.left_out)
     }
@@ -201,10 +200,10 @@ impl Default for Budget {
     }
 }
 
-/// The budget of this node.
+/// The report budget of this node.
 static REPORTS: Mutex<Budget> = Mutex::new(Budget::new());
 
-/// Whether this node may write one more report that a program has caused. If not, it is counted.
+/// Whether this node may write one more report that a program has caused. If not, the report is counted.
 pub fn may_report<P: Platform>() -> bool {
     let taken = REPORTS.lock().take(P::clock_ns());
     if let Some(n @ 1..) = taken {
@@ -213,7 +212,7 @@ pub fn may_report<P: Platform>() -> bool {
     taken.is_some()
 }
 
-/// Says how many reports were left out since this was last said.
+/// Prints how many reports were left out since this was last printed.
 pub fn flush_reports<P: Platform>() {
     let n = REPORTS.lock().left_out();
     if n != 0 {
@@ -228,8 +227,8 @@ fn say_left_out<P: Platform>(n: u64) {
     );
 }
 
-/// Logs a line that a program, or a message of another node, can cause as often as it likes, within the
-/// node's budget.
+/// Logs a line that a program, or a message of another node, can cause any number of times, within the node's
+/// budget.
 pub fn log_limited<P: Platform>(level: Level, text: fmt::Arguments<'_>) {
     if may_report::<P>() {
         log::<P>(level, text);
@@ -249,8 +248,8 @@ pub enum Value<'a> {
     Addresses(&'a [u64]),
 }
 
-/// A JSON string inside of a line. Other control bytes than a newline become spaces: one could end
-/// the record or begin another one.
+/// A JSON string inside a line. Control bytes other than a newline become spaces, because they could end the
+/// record or begin another one.
 struct Escaped<'a>(&'a mut Line);
 
 impl Write for Escaped<'_> {
@@ -309,7 +308,7 @@ pub fn check<P: Platform>(name: impl fmt::Display, ok: bool, detail: fmt::Argume
     check_of::<P>(0, name, ok, detail);
 }
 
-/// Records a check that a program has reported; 0: no program has.
+/// Records a check that a program has reported; program 0 is the kernel.
 pub fn check_of<P: Platform>(
     program: u64,
     name: impl fmt::Display,
@@ -330,7 +329,7 @@ pub fn counter<P: Platform>(name: impl fmt::Display, value: u64) {
     counter_of::<P>(0, name, value);
 }
 
-/// Records a counter that a program has reported; 0: no program has.
+/// Records a counter that a program has reported; program 0 is the kernel.
 pub fn counter_of<P: Platform>(program: u64, name: impl fmt::Display, value: u64) {
     let members = [
         ("name", Value::Text(format_args!("{name}"))),
@@ -343,8 +342,8 @@ pub fn counter_of<P: Platform>(program: u64, name: impl fmt::Display, value: u64
 /// The unfinished line of the program on this node.
 static USER_LINE: Mutex<Line> = Mutex::new(Line::new());
 
-/// Output of the program, up to the end of a line: a complete line is written, the rest is kept until its
-/// newline comes or [`flush_user`] is called. Returns the bytes taken.
+/// Takes output of the program, up to the end of a line. A complete line is written; the rest is kept until
+/// its newline comes or [`flush_user`] is called. Returns the number of bytes taken.
 pub fn user<P: Platform>(bytes: &[u8]) -> usize {
     let mut line = USER_LINE.lock();
     for (n, &b) in bytes.iter().enumerate() {
@@ -374,7 +373,7 @@ pub fn flush_user<P: Platform>() {
     }
 }
 
-/// Frames what the program has written so far and begins its next line.
+/// Writes the program's unfinished line as a log line, and begins its next one.
 fn emit_user<P: Platform>(text: &mut Line) {
     let mut line = Line::new();
     line.push(LOG);

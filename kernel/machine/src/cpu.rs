@@ -1,7 +1,7 @@
 //! State of one CPU, private to it.
 //!
-//! The kernel runs with interrupts masked and does not preempt itself, so plain cells suffice:
-//! nobody else, not even an interrupt handler, touches them (handlers run inside
+//! The kernel runs with interrupts masked and does not preempt itself, so plain cells suffice: no other code
+//! accesses them, not even an interrupt handler (handlers run inside
 //! [`Platform::wait`](crate::Platform::wait) and only call [`CpuLocal::note_interrupt`]).
 
 use core::cell::{Cell, RefCell};
@@ -21,7 +21,8 @@ use crate::object::endpoint::Line;
 use crate::object::thread::Thread;
 use crate::platform::Interrupt;
 
-/// The CPU of every node that looks after others: it answers clock exchanges, beats, sees deaths.
+/// The CPU of every node that serves other nodes: it answers clock exchanges, increments the heartbeat,
+/// detects deaths.
 pub const FIRST_CPU: CpuId = match CpuId::new(0) {
     Some(cpu) => cpu,
     None => unreachable!(),
@@ -33,72 +34,73 @@ pub type Duty = fn(&'static Node, &'static CpuLocal);
 /// State of one CPU.
 pub struct CpuLocal {
     cpu: CpuId,
-    /// The token that an invocation entered by `ENTER` of `dyad_core::syscall::entry` gets; read by arch
-    /// code.
+    /// The token of an invocation that is entered by `ENTER` of `dyad_core::syscall::entry`; arch code reads
+    /// it.
     pub fast_token: Cell<u64>,
     /// Receiving ends of this CPU's inboxes, by sender node.
     pub inboxes: RefCell<[Option<Consumer>; MAX_NODES]>,
-    /// The thread id with which it goes on to take threads that have been handed to it.
+    /// The thread id from which this CPU next searches for threads that have been handed to it.
     pub next_arrival: Cell<u32>,
     /// This CPU's flush log.
     pub log: RefCell<Option<LogWriter>>,
-    /// Stamps that it knows to be quiesced.
+    /// Stamps that this CPU knows to be quiesced.
     pub quiet: Known,
-    /// The node whose supply of frames was last found to have none.
+    /// The node whose supply of frames was last found empty.
     pub short_of: Cell<Option<NodeId>>,
-    /// What page faults may still cost during this stay in the kernel, in instructions, roughly: see
-    /// `dyad_space::supply`.
+    /// The remaining cost that page faults may have during this stay in the kernel, in instructions, roughly:
+    /// see `dyad_space::supply`.
     pub fault_budget: Cell<u32>,
-    /// What is still to be written of the fault that has ended a thread here.
+    /// The unwritten rest of the report on the fault that has ended a thread here.
     pub fault_note: FaultNote,
     /// The threads under the running one.
     pub chain: Chain,
-    /// The thread that runs here.
+    /// The running thread of this CPU.
     pub thread: Cell<Option<&'static Thread>>,
     /// The thread whose component this CPU holds.
     pub holding: Cell<Option<&'static Thread>>,
-    /// The same thread if it may invoke, return and fault by the fast path, because it has nothing in
+    /// The running thread if it may invoke, return and fault by the fast path, because it has nothing in
     /// floating-point registers; see `dyad_core::sched::fp`.
     pub fastpath_thread: Cell<Option<&'static Thread>>,
-    /// The thread whose floating-point registers are in this CPU's; they are on then.
+    /// The thread whose floating-point values are in this CPU's registers, which are then on.
     pub fp_of: Cell<Option<&'static Thread>>,
-    /// The component it holds: a weak reference.
+    /// The component that this CPU holds: a weak reference.
     pub component: Cell<u64>,
     /// Root of that component's capability table.
     pub captbl: Cell<PhysAddr>,
-    /// The address space it is in: a weak reference; 0: none.
+    /// The address space that this CPU is in: a weak reference; 0 means none.
     pub space: Cell<u64>,
-    /// Where the root thread of this CPU waits.
+    /// The endpoint where the root thread of this CPU waits.
     pub root_line: Cell<Option<(WeakRef, &'static Line)>>,
-    /// The running thread, or the lowest of those under it, was not dispatched: it has come from
-    /// another node while the root thread waited.
+    /// Whether the running thread, or the lowest of those under it, came from another node while the root
+    /// thread waited, and so was not dispatched.
     pub direct: Cell<bool>,
-    /// The thread that this CPU has handed over, and is to look out for, and to which node; see
+    /// The thread that this CPU has handed over and must spin for, with the receiving node; see
     /// `dyad_core::migrate::spin_handoff`.
     pub spins: Cell<Option<(&'static Thread, NodeId)>>,
-    /// What it remembers of invocations.
+    /// The capability cache.
     pub cache: CapCache,
     /// The bit of this node in homes of components.
     pub home: Cell<u64>,
-    /// The running thread has entered by the fast path, and its register area is not complete.
+    /// Whether the running thread has entered by the fast path, so that its register area is not complete.
     pub partial_frame: Cell<bool>,
     /// Fused time at which the present slice ends.
     slice_end: Cell<u64>,
-    /// Fused time to which the timer is set; 0: it has fired since.
+    /// Fused time to which the timer is set; 0 means that it has fired.
     pub timer_at: Cell<u64>,
-    /// Interrupts other than doorbell and timer that have come since the last look, one bit each.
+    /// Interrupts other than doorbell and timer that have not been taken yet, one bit each.
     other_bits: Cell<u64>,
     doorbells: Cell<u64>,
     timers: Cell<u64>,
     others: Cell<u64>,
     /// Fused time of the last housekeeping.
     pub last_tick: Cell<u64>,
-    /// Requests to init from outside that this CPU, the first of its node, has told of.
+    /// The number of the last request to init from outside that this CPU, the first of its node, has
+    /// announced.
     pub asked: Cell<u64>,
-    /// It has said what it does since the launcher asked.
+    /// Whether this CPU has reported its state since the launcher asked.
     pub stop_reported: Cell<bool>,
-    /// Turns of the run loop so far. Of a system that hangs, this and the next tell whether the
-    /// program goes round, or the kernel, or both wait.
+    /// Turns of the run loop so far. In a system that hangs, this count and the next tell whether the program
+    /// loops, the kernel loops, or both wait.
     pub turns: Cell<u64>,
     /// Page faults so far.
     pub faults: Cell<u64>,
@@ -154,12 +156,12 @@ impl CpuLocal {
         }
     }
 
-    /// Which CPU this is.
+    /// The number of this CPU.
     pub const fn id(&self) -> CpuId {
         self.cpu
     }
 
-    /// As [`timer_at`](CpuLocal::timer_at): the timer is set, and its time has come.
+    /// A value of [`timer_at`](CpuLocal::timer_at): the timer is set, and its time has come.
     pub const AT_ONCE: u64 = 1;
 
     /// How many interrupts this CPU has taken.
@@ -168,7 +170,7 @@ impl CpuLocal {
         all.into_iter().map(Cell::get).sum()
     }
 
-    /// Called by the platform for each interrupt it has acknowledged.
+    /// Counts an interrupt. The platform calls this for each interrupt that it has acknowledged.
     pub fn note_interrupt(&self, i: Interrupt) {
         match i {
             Interrupt::Doorbell => self.doorbells.set(self.doorbells.get() + 1),
@@ -183,8 +185,8 @@ impl CpuLocal {
         }
     }
 
-    /// Notes a page fault at `address` of the instruction at `pc`; returns how often just that
-    /// one has come in a row.
+    /// Notes a page fault at `address` of the instruction at `pc`; returns how often this fault has occurred
+    /// in a row.
     pub fn note_fault(&self, address: u64, pc: u64) -> u32 {
         self.faults.set(self.faults.get() + 1);
         let (a, p, n) = self.last_fault.get();
@@ -197,7 +199,7 @@ impl CpuLocal {
         n
     }
 
-    /// The number of an interrupt that has come since the last look, if one has.
+    /// Takes the number of an interrupt that has come since the last call, if one has.
     pub fn take_other(&self) -> Option<u32> {
         let bits = self.other_bits.get();
         if bits == 0 {
@@ -207,7 +209,7 @@ impl CpuLocal {
         Some(bits.trailing_zeros())
     }
 
-    /// Whether [`take_other`](CpuLocal::take_other) would return one.
+    /// Whether [`take_other`](CpuLocal::take_other) would return an interrupt.
     pub fn has_other(&self) -> bool {
         self.other_bits.get() != 0
     }
@@ -223,7 +225,7 @@ impl CpuLocal {
         self.slice_end.get()
     }
 
-    /// The running thread's slice ends then.
+    /// Sets the end of the running thread's slice.
     pub fn set_slice_end(&self, at: u64) {
         self.slice_end.set(at);
     }

@@ -1,10 +1,10 @@
-//! The simulator's clock as this machine's: time, timer, doorbells and output by calls of the
-//! plugin. See [`dyad_abi::clock`] for what is said how.
+//! The simulator's clock as this machine's: time, timer, doorbells and output by calls of the plugin. See
+//! [`dyad_abi::clock`] for the protocol.
 //!
-//! On from the moment when the pools are mapped, if the boot parameters say so, and then for good.
-//! Machines use it in the place of their counters and timers, of the doorbell's register and of the
-//! serial line: nothing that the host times steers the kernel any more, and all nodes read one time
-//! line, so there is nothing to calibrate and nothing to exchange when a node joins.
+//! The clock is on from the moment when the pools are mapped, if the boot parameters say so, and then for
+//! good. Machines use it instead of their counters and timers, the doorbell's register and the serial line.
+//! Host timing then no longer influences the kernel. All nodes read one time line, so there is nothing to
+//! calibrate or exchange when a node joins.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,7 +29,7 @@ const CONSOLE: u32 = ClockCall::Console.marker().word();
 const EXIT: u32 = ClockCall::Exit.marker().word();
 const COUNT: u32 = ClockCall::Count.marker().word();
 
-/// Turns the clock on if it is this run's; before other CPUs are started.
+/// Turns the clock on if this run uses it; before other CPUs are started.
 ///
 /// # Errors
 ///
@@ -49,13 +49,13 @@ pub fn attach<P: Platform>(map: &FusedMap, params: &BootParams<'_>) -> Result<()
     Ok(())
 }
 
-/// Whether this is the machine's clock.
+/// Whether the simulator's clock is this machine's clock.
 #[inline]
 pub fn is_on() -> bool {
     PAGES.get().is_some()
 }
 
-/// This CPU's words, with the clock on.
+/// This CPU's words, if the clock is on.
 fn words<P: Platform>() -> Option<(&'static NodeClock, CpuId)> {
     PAGES.get().map(|(pages, _)| (*pages, P::cpu()))
 }
@@ -71,7 +71,8 @@ pub fn now_ns<P: Platform>() -> u64 {
     word::<P>(|c| plugin_word(c, plugin::NOW)).map_or(0, |w| w.load(Ordering::Relaxed))
 }
 
-/// What the simulator has counted of this CPU. `None` with the clock off, or if it does not count that.
+/// The value of one of the simulator's counters for this CPU. `None` if the clock is off, or the simulator
+/// does not count that.
 pub fn count<P: Platform>(counter: SimCounter) -> Option<u64> {
     let wanted = word::<P>(|c| guest_word(c, guest::COUNTER))?;
     wanted.store(counter as u64, Ordering::Relaxed);
@@ -98,8 +99,8 @@ pub fn ring<P: Platform>(to: NodeId, cpu: CpuId) {
     }
 }
 
-/// See [`Platform::doorbell_id`]: this node's number. Doorbells are rung by the plugin, and the
-/// identifiers that devices have depend on which machine happened to start first.
+/// See [`Platform::doorbell_id`]: this node's number. The plugin rings doorbells, and the identifiers of
+/// devices depend on which machine happened to start first.
 pub fn doorbell_id() -> u64 {
     PAGES.get().map_or(0, |(_, node)| node.index() as u64)
 }
@@ -121,7 +122,8 @@ pub fn write<P: Platform>(bytes: &[u8]) {
     }
 }
 
-/// This machine ends now: whatever it still executes takes no time, and nobody waits for it.
+/// Tells the simulator that this machine ends now: whatever it still executes takes no time, and no machine
+/// waits for it.
 pub fn exit<P: Platform>() {
     if is_on() {
         P::mark::<EXIT>();

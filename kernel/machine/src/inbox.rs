@@ -1,29 +1,28 @@
-//! What CPUs have for each other: threads that are handed over, shootdowns, messages.
+//! Requests between CPUs: threads that are handed over, shootdowns, messages.
 //!
 //! Threads and shootdowns are bits, for which there is always room:
 //!
-//! | what | where | protocol |
+//! | request | place | protocol |
 //! |---|---|---|
-//! | a thread has been handed to a node, and a CPU of it is to take it ([`announce`]) | a bit for each thread id at each CPU, with a summary word | [`dyad_ring::arrivals`] |
-//! | a CPU is to drop its translations ([`ask_to_flush`]) | a word of each CPU | `dyad_space::shootdown` |
+//! | a thread has been handed to a node, and a CPU of the node must take it ([`announce`]) | a bit for each thread id at each CPU, with a summary word | [`dyad_ring::arrivals`] |
+//! | a CPU must drop its translations ([`ask_to_flush`]) | a word of each CPU | `dyad_space::shootdown` |
 //!
-//! Everything else is a message. Every CPU has one inbox (a [`dyad_ring`] ring) per sender node in the CXL pool. A sender
-//! pushes, then notifies: sets its bit in the receiver's `pending` word and rings the doorbell
-//! only if the bit was clear and the receiver is not attentive. The receiver takes the word and
-//! then looks into the inboxes of the nodes whose bits were set. The protocol and its orderings
-//! are in [`dyad_ring::wake`].
+//! Everything else is a message. Every CPU has one inbox (a [`dyad_ring`] ring) per sender node in the CXL
+//! pool. A sender pushes, then notifies: it sets its bit in the receiver's `pending` word, and rings the
+//! doorbell only if the bit was clear and the receiver is not attentive. The receiver takes the word and then
+//! reads the inboxes of the nodes whose bits were set. [`dyad_ring::wake`] has the protocol and its orderings.
 //!
 //! | step | order |
 //! |---|---|
 //! | send: message into the ring; bit in `pending`; fence; `activity` | a receiver that announced sleep before the bit is rung, one that announces it later sees the bit |
 //! | receive: `pending` taken (to 0); rings of the bits that were set | acquire: messages pushed before the bit are seen |
-//! | not all taken: the bit is set again | it is looked at before the CPU sleeps or runs user code |
+//! | some are left: the bit is set again | it is read before the CPU sleeps or runs user code |
 //!
-//! Here is the sending half, and where rings and words are; what a message has its receiver do is in
-//! `dyad_core::run_loop::messages`.
+//! This module has the sending half, and the places of rings and words; `dyad_core::run_loop::messages`
+//! handles messages.
 //!
-//! A receiver that is slow makes the senders of messages fail with [`Error::Full`], never wait: no operation
-//! waits for another CPU, which might be waiting itself. The caller of the operation is told, and may try
+//! A slow receiver makes the senders of messages fail with [`Error::Full`], never wait: no operation waits
+//! for another CPU, which might be waiting itself. The caller of the operation gets the error, and may try
 //! again; no thread depends on a message.
 
 use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
@@ -43,8 +42,8 @@ use crate::node::{Node, node};
 
 /// Kinds of messages: word 0 of a message.
 pub mod kind {
-    /// `[kind, frame]`: rewrite the frame so that no stale translation of it is left here, and
-    /// clear this node's executed-on bit.
+    /// `[kind, frame]`: rewrites the frame so that this node has no stale translation of it, and clears this
+    /// node's executed-on bit.
     pub const PUBLISH_CODE: u64 = 2;
     /// `[kind, thread, cpu]`: makes a thread the root thread of a CPU.
     pub const ROOT: u64 = 5;
@@ -58,7 +57,7 @@ const _: () = {
     assert!(arrivals::IDS as u64 == dyad_abi::service::MAX_THREAD_IDS);
 };
 
-/// Adds what messages mean, and where inboxes are, to a hash: see [`dyad_shm::layout`].
+/// Adds message kinds and the places of inboxes to a hash: see [`dyad_shm::layout`].
 pub const fn layout(h: LayoutHash) -> LayoutHash {
     h.text("inbox")
         .word(kind::ROOT)
@@ -68,13 +67,13 @@ pub const fn layout(h: LayoutHash) -> LayoutHash {
         .word(MAX_CPUS as u64)
 }
 
-/// Where the ring of a sender node into the inbox of a CPU lies.
+/// The address of the ring from a sender node to a CPU.
 pub fn ring_at(receiver: NodeId, cpu: CpuId, sender: NodeId) -> PhysAddr {
     let i = (receiver.index() * MAX_CPUS + cpu.index()) * MAX_NODES + sender.index();
     PoolId::Cxl.base().add(INBOX_OFFSET + i as u64 * RING_BYTES)
 }
 
-/// Where the entry of a CPU in the superblock is.
+/// The address of a CPU's entry in the superblock.
 fn entry_at(n: NodeId, c: CpuId) -> PhysAddr {
     PoolId::Cxl.base().add(
         (core::mem::offset_of!(dyad_shm::Superblock, cpus)
@@ -91,7 +90,7 @@ pub fn wake_line(n: NodeId, c: CpuId) -> WakeLine {
     }
 }
 
-/// The words that say which threads have been handed to a CPU.
+/// The words with the threads that have been handed to a CPU.
 pub fn arrivals(n: NodeId, c: CpuId) -> Arrivals {
     let i = (n.index() * MAX_CPUS + c.index()) as u64;
     Arrivals {
@@ -113,7 +112,7 @@ pub fn attach_outboxes(node: &Node) {
     }
 }
 
-/// Attaches this CPU's receiving ends. What an older incarnation was sent is dropped.
+/// Attaches this CPU's receiving ends. Messages to an older incarnation are dropped.
 pub fn attach_inboxes(node: &Node, local: &CpuLocal) {
     let mem = node.words;
     let mut inboxes = local.inboxes.borrow_mut();
@@ -122,20 +121,20 @@ pub fn attach_inboxes(node: &Node, local: &CpuLocal) {
     }
 }
 
-/// Tells senders that this CPU looks at its inboxes by itself.
+/// Tells senders that this CPU polls its inboxes.
 pub fn attentive<P: Platform>() {
     let node = node();
     wake::attentive(node.words, &wake_line(node.id(), P::cpu()));
 }
 
-/// Announces that this CPU is about to run user code or to sleep. `false`: something has come in;
-/// do not.
+/// Announces that this CPU is about to run user code or to sleep. Returns `false` if something has come in,
+/// and it must do neither.
 pub fn prepare<P: Platform>(what: u64) -> bool {
     let node = node();
     wake::prepare(node.words, &wake_line(node.id(), P::cpu()), what)
 }
 
-/// Bit of a CPU in the `pending` words of others.
+/// The bit of this CPU in the `pending` words of others.
 fn sender_bit<P: Platform>() -> u32 {
     (node().id().index() * MAX_CPUS + P::cpu().index()) as u32
 }
@@ -159,7 +158,7 @@ fn ring_doorbell<P: Platform>(to: NodeId, cpu: CpuId) {
     }
 }
 
-/// Whether there is a CPU, and its node lives.
+/// Checks that a CPU exists, and that its node is live.
 ///
 /// # Errors
 ///
@@ -174,8 +173,8 @@ fn check(node: &Node, to: NodeId, cpu: CpuId) -> Result<()> {
     }
 }
 
-/// Tells a CPU of a thread that has been handed to its node: the thread's owner word says so already. There is
-/// always room.
+/// Notifies a CPU of a thread that has been handed to its node; the thread's owner word names the node
+/// already. There is always room.
 ///
 /// # Errors
 ///
@@ -220,7 +219,7 @@ pub fn send<P: Platform>(to: NodeId, cpu: CpuId, m: &Message) -> Result<()> {
     Ok(())
 }
 
-/// How many doorbells have been rung at CPUs of other nodes, also in earlier lives of those.
+/// How many doorbells this node has rung at CPUs of other nodes, or their earlier incarnations.
 pub fn rung(node: &Node) -> u64 {
     let cpus = |n| CpuId::first(node.params.cpus).map(move |c| node.sb.cpu(n, c));
     node.others()
@@ -229,15 +228,15 @@ pub fn rung(node: &Node) -> u64 {
         .sum()
 }
 
-/// How many messages this node has sent, also in earlier lives of it.
+/// How many messages this node, or its earlier incarnations, have sent.
 pub fn sent(node: &Node) -> u64 {
     let all = node.outboxes.iter().flatten();
     all.map(|outbox| outbox.lock().as_ref().map_or(0, Producer::sent))
         .sum()
 }
 
-/// A CPU of `to` that is best placed to take work: one that is not running user code, else one
-/// chosen by `hint`.
+/// The CPU of `to` that is best placed to take work: one that does not run user code, else one chosen by
+/// `hint`.
 pub fn pick_cpu(node: &Node, to: NodeId, hint: u64) -> CpuId {
     let free = |c: &CpuId| {
         let word = &node.sb.cpu(to, *c).activity;

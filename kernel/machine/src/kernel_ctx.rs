@@ -1,4 +1,4 @@
-//! What an operation works with: the tables, in the name of this CPU.
+//! The context of an operation: the tables, as this CPU accesses them.
 
 use dyad_abi::CpuId;
 use dyad_abi::Result;
@@ -17,7 +17,7 @@ use crate::memory::Words;
 use crate::node::{Node, node};
 use crate::object::kinds::{CAPTBL_LEAF, CAPTBL_ROOT};
 
-/// This CPU's view of the tables. Made anew at every entry to the kernel.
+/// This CPU's references to its node and its private state. Made anew at every entry to the kernel.
 #[derive(Clone, Copy)]
 pub struct KernelCtx {
     /// This node.
@@ -29,21 +29,21 @@ pub struct KernelCtx {
 /// A capability that an operation has been given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand {
-    /// Its type.
+    /// The type of the capability.
     pub ty: CapType,
-    /// What it permits.
+    /// The rights of the capability.
     pub rights: Rights,
-    /// The object it refers to, if it refers to one. Its version has been checked.
+    /// The object that it refers to, if any. Its version has been checked.
     pub object: Option<WeakRef>,
-    /// What it depends on, if on anything: has been alive. Whatever an operation makes of the
-    /// capability depends on the same.
+    /// The guard that it depends on, if any, which has been alive. Any capability that an operation derives
+    /// from this one depends on the same guard.
     pub guard: Option<GuardRef>,
-    /// What else the type keeps; see `dyad_core::syscall::ops`.
+    /// The type-specific words; see `dyad_core::syscall::ops`.
     pub payload: [u64; 3],
 }
 
 impl KernelCtx {
-    /// Of the CPU this runs on.
+    /// The context of the CPU that this runs on.
     #[inline]
     pub fn here<P: Platform>() -> KernelCtx {
         KernelCtx {
@@ -70,19 +70,19 @@ impl KernelCtx {
         }
     }
 
-    /// Frames.
+    /// The frame table.
     #[inline]
     pub fn frames(&self) -> &'static FrameTable<'static, Words> {
         &self.node.tables.frames
     }
 
-    /// Epochs.
+    /// The quiescence protocol with its epochs.
     #[inline]
     pub fn epochs(&self) -> &'static Quiescence<'static, Words> {
         &self.node.tables.quiescence
     }
 
-    /// Where this CPU records what it is in the middle of.
+    /// The record of this CPU's intents.
     #[inline]
     pub fn intents(&self) -> CpuIntents<'static, Words> {
         self.node.tables.intents(self.node.id(), self.cpu())
@@ -94,8 +94,8 @@ impl KernelCtx {
         self.node.words
     }
 
-    /// Notes that something has been changed of which others may hold copies. Before it is
-    /// stamped.
+    /// Logs that a line or object has been changed of which other nodes may hold copies. Must come before the
+    /// stamp is taken.
     #[inline]
     pub fn log(&self, what: DirtyEntry) {
         if self.words().is_coherent() {

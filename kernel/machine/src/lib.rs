@@ -1,19 +1,19 @@
-//! A machine and its CPUs: what the kernel needs from one, what a CPU keeps for itself, and the
-//! ways out: messages to other CPUs, output, time.
+//! A machine and its CPUs: what the kernel requires of a machine, the private state of a CPU, and its
+//! outputs: messages to other CPUs, console lines, time.
 //!
 //! | module | concern |
 //! |---|---|
 //! | [`platform`] | what a machine must offer |
 //! | [`cpu`], [`chain`] | the state of one CPU |
-//! | [`kernel_ctx`], [`lookup`] | the tables, in the name of a CPU; capabilities of what runs there |
-//! | [`capcache`] | what a CPU has cached of capabilities, components, leaves and pages, for the fast path |
+//! | [`kernel_ctx`], [`lookup`] | the tables as a CPU accesses them; capabilities of the running component |
+//! | [`capcache`] | capabilities, components, leaves and pages that a CPU has cached, for the fast path |
 //! | [`inbox`] | messages to CPUs of other nodes, doorbells |
 //! | [`clock`] | fused time over the machine's own clock |
 //! | [`fused`] | the simulator's clock as the machine's own |
 //! | [`console`], [`mod@panic`] | output |
 //!
-//! It stands on the [objects](dyad_object) that all machines share. What the kernel does with all this
-//! is in the crates above.
+//! It is built on the [objects](dyad_object) that all machines share. The crates above implement the kernel's
+//! operations with it.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Capabilities of the running component, from their index to what they are for.
+//! Capabilities of the running component, from their index to their object.
 //!
 //! A capability is looked up (two loads), its rights are compared, its guard and the version of its
 //! object are checked (one load each). Only then may an operation begin.
@@ -17,7 +17,7 @@ use crate::object::component::Entry;
 use crate::object::kinds;
 
 impl KernelCtx {
-    /// Capability tables, changed in the name of this node.
+    /// The capability tables, with this node as the owner of changes.
     #[inline]
     pub fn captbls(&self) -> Table<'static, Words> {
         Table::new(
@@ -29,7 +29,7 @@ impl KernelCtx {
         )
     }
 
-    /// Calls `f` with what the rows of capability tables need.
+    /// Calls `f` with the services that rows of capability tables need.
     #[inline]
     pub fn with_services<R>(&self, f: impl FnOnce(&KernelCtx) -> R) -> R {
         f(self)
@@ -45,7 +45,7 @@ impl KernelCtx {
         Ok(self.captbls().lookup(self.local.captbl.get(), index)?)
     }
 
-    /// The rest of a capability, if its guard is alive and its object is what it was.
+    /// The contents of a capability, if its guard is alive and its object unchanged.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl KernelCtx {
         Ok(contents)
     }
 
-    /// Whether a capability's guard is alive and its object is what it was.
+    /// Checks that a capability's guard is alive and its object unchanged.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl KernelCtx {
         }
     }
 
-    /// Where an invocation endpoint that has been found leads, and whether it has a guard. Its
+    /// The target of an invocation endpoint that has been found, and whether the endpoint has a guard. The
     /// component is checked when it is entered.
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl KernelCtx {
     }
 }
 
-/// What operations are told of a capability.
+/// The operand of a capability.
 pub fn operand(c: &Contents) -> Operand {
     Operand {
         ty: c.ty,
@@ -159,12 +159,12 @@ impl Operand {
         self.object.ok_or(Error::Corrupt)
     }
 
-    /// For operations that note what a capability refers to for later: nobody would look at its
-    /// guard then.
+    /// Refuses a guarded capability. Operations that store the object for later use this, because they could
+    /// not check the guard then.
     ///
     /// # Errors
     ///
-    /// [`Error::Denied`] if it has one.
+    /// [`Error::Denied`] if it has a guard.
     pub fn unguarded(self) -> Result<Operand> {
         match self.guard {
             None => Ok(self),
@@ -174,7 +174,7 @@ impl Operand {
     }
 }
 
-/// What a page may become, by the rights of its capability.
+/// The permissions that a page may get later, by the rights of its capability.
 pub const fn noted(rights: Rights) -> Perms {
     let mut noted = Perms::empty();
     if rights.contains(FrameOp::Write.right()) {

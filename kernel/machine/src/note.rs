@@ -1,8 +1,8 @@
-//! What a fault that has ended a thread leaves to be written to the console.
+//! The report on a fault that has ended a thread, until it has been written to the console.
 //!
-//! A report has tens of lines, and a line takes thousands of instructions. So the kernel keeps what there is
-//! to say in private memory, and the run loop writes one piece in each turn ([`FaultNote::next_piece`]). The
-//! thread's frame may be something else by then.
+//! A report has tens of lines, and a line takes thousands of instructions. The kernel therefore keeps the
+//! facts in private memory, and the run loop writes one piece in each turn ([`FaultNote::next_piece`]). The
+//! thread's frame may have been reused by then.
 
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::Ordering;
@@ -13,20 +13,20 @@ use crate::platform::{RegArea, UserFault};
 /// Most return addresses in a report.
 pub const MAX_PCS: usize = 16;
 
-/// What has happened.
+/// The facts of a fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Number of the thread.
     pub thread: u64,
     /// The fault.
     pub fault: UserFault,
-    /// Where the thread was.
+    /// The program counter of the thread.
     pub pc: u64,
-    /// What has kept the kernel from resolving it, as a text.
+    /// The reason why the kernel has not resolved the fault, as a text.
     pub why: Option<&'static str>,
     /// Return addresses, the program counter first.
     pub pcs: [u64; MAX_PCS],
-    /// How many of them there are.
+    /// The number of return addresses.
     pub depth: usize,
     /// General registers, as they were saved.
     pub registers: [u64; REG_WORDS],
@@ -44,7 +44,7 @@ pub fn words_of(area: &RegArea) -> [u64; REG_WORDS] {
     core::array::from_fn(|i| area.0[i].load(Ordering::Relaxed))
 }
 
-/// The report that a CPU writes, if there is one.
+/// The report that a CPU is writing, if any.
 #[derive(Debug)]
 pub struct FaultNote {
     facts: RefCell<Option<Facts>>,
@@ -58,7 +58,7 @@ impl Default for FaultNote {
 }
 
 impl FaultNote {
-    /// Nothing to write.
+    /// A note without a report.
     pub const fn new() -> FaultNote {
         FaultNote {
             facts: RefCell::new(None),
@@ -66,12 +66,12 @@ impl FaultNote {
         }
     }
 
-    /// Whether there is something to write.
+    /// Whether a report is being written.
     pub fn is_pending(&self) -> bool {
         self.facts.borrow().is_some()
     }
 
-    /// Begins a report. `false` if another one is being written: nothing has changed then.
+    /// Begins a report. Returns `false`, and changes nothing, if another one is being written.
     pub fn begin(&self, facts: &Facts) -> bool {
         let mut slot = self.facts.borrow_mut();
         if slot.is_some() {

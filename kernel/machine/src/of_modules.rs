@@ -1,9 +1,10 @@
-//! The methods of [`Platform`](crate::Platform) that all machines have word for word: each calls a function of a module
-//! of the `arch` crate, and the modules have the same names in all of them.
+//! The methods of [`Platform`](crate::Platform) that are identical on all machines: each calls a function of
+//! a module of the `arch` crate, and the modules have the same names in all of them.
 
-/// Methods of an implementation of [`Platform`](crate::Platform), in a crate with the modules `clock`, `context`, `cpu`,
-/// `doorbell`, `exit`, `irq`, `mmu`, `serial`, `smp` and, with in-kernel tests, `ktest`. While the simulator's clock is on
-/// ([`fused`](crate::fused)), time, doorbells and output are the simulator's.
+/// Methods of an implementation of [`Platform`](crate::Platform), in a crate with the modules `clock`,
+/// `context`, `cpu`, `doorbell`, `exit`, `irq`, `mmu`, `serial`, `smp` and, with in-kernel tests, `ktest`.
+/// While the simulator's clock is on ([`fused`](crate::fused)), time, doorbells and output are the
+/// simulator's.
 #[macro_export]
 macro_rules! platform_of_modules {
     () => {

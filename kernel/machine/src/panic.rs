@@ -1,9 +1,9 @@
-//! Kernel panics and faults: say everything once, then end the machine. The launcher ends the
-//! others and symbolises the backtraces.
+//! Kernel panics and faults: report once, then end the machine. The launcher ends the other machines and
+//! symbolises the backtraces.
 //!
-//! Nothing here may rely on what has just failed: no shared word is read or written, no lock waited
-//! for without a bound (the console's is not), and the node is not even marked as having left. If the
-//! others go on, they recover it like a machine that was killed.
+//! Nothing here may rely on what has just failed: no shared word is read or written, no lock is waited for
+//! without a bound (the console's wait is bounded), and the node is not even marked as having left. If the
+//! other nodes continue, they recover it like a machine that was killed.
 
 use core::fmt;
 use core::panic::PanicInfo;
@@ -17,11 +17,11 @@ use crate::{Platform, error};
 /// Set by the first CPU that panics; a panic while panicking only exits.
 static PANICKING: AtomicBool = AtomicBool::new(false);
 
-/// Return addresses in a record, innermost first: lines of the console are bounded.
+/// Return addresses in a record, innermost first. Lines of the console are bounded.
 const DEPTH: usize = 24;
 
-/// Message, registers, backtrace, end. Only once per machine: a second CPU would mix its words with
-/// these, and a panic in here would not end.
+/// Writes message, registers and backtrace, then ends the machine. Only the first call of a machine reports:
+/// the output of a second CPU would mix with it, and a panic in here would not end.
 fn last_words<P: Platform>(
     message: fmt::Arguments<'_>,
     location: fmt::Arguments<'_>,
@@ -84,7 +84,7 @@ pub fn on_panic<P: Platform>(info: &PanicInfo<'_>) -> ! {
     }
 }
 
-/// An exception in kernel mode.
+/// Reports an exception in kernel mode and ends the machine.
 pub fn fault<P: Platform>(what: &str, regs: &[(&str, u64)]) -> ! {
     last_words::<P>(
         format_args!("exception in kernel mode: {what}"),

@@ -1,4 +1,4 @@
-//! What the kernel needs from a machine. Implemented once per ISA, in `arch/*`.
+//! What the kernel requires of a machine. Implemented once per ISA, in `arch/*`.
 //!
 //! # How a CPU moves through the kernel
 //!
@@ -21,7 +21,7 @@
 //! mode at once, or call [`Platform::complete_area`], which makes the area *full*, and end in
 //! `resume_user` like any other trap. Only full areas can be resumed, dumped or handed on.
 //!
-//! What user mode finds in its registers after each of them:
+//! The contents of registers in user mode after each of them:
 //!
 //! | left by | program counter, stack pointer, flags | thread pointer | status, value registers | results 1 to 3 | arguments 0 to 5 | preserved by C | other general registers |
 //! |---|---|---|---|---|---|---|---|
@@ -32,17 +32,17 @@
 //! | [`Platform::set_result`] | area's | area's | set | 0 | 0 | area's | 0 |
 //! | [`Platform::go_on`] | as at the trap | as at the trap | as at the trap | as at the trap | as at the trap | as at the trap | as at the trap |
 //!
-//! Registers that are in two columns hold what was set. A refused end of an invocation (word
-//! [`RETURN`](dyad_abi::cap::RETURN)) preserves the program counter and the stack pointer only. On
-//! x86-64, `rcx` and `r11` belong to the `syscall` instruction: after a fast return they hold
-//! program counter and flags.
+//! Registers that are in two columns hold the value that was set. A refused end of an invocation (word
+//! [`RETURN`](dyad_abi::cap::RETURN)) preserves the program counter and the stack pointer only. On x86-64,
+//! `rcx` and `r11` belong to the `syscall` instruction: after a fast return they hold program counter and
+//! flags.
 //!
 //! Floating-point registers are not touched by any of them, but may be off afterwards: see
 //! `dyad_core::sched::fp`.
 //!
 //! There is one kernel stack per CPU. Every entry from user mode starts at its top and ends in
-//! [`Platform::resume_user`] or one of its shorter forms, which do not return; no kernel state lives on the stack between
-//! two entries. The kernel runs with interrupts masked; only [`Platform::wait`] takes them.
+//! [`Platform::resume_user`] or one of its shorter forms, which do not return. No kernel state lives on the
+//! stack between two entries. The kernel runs with interrupts masked; only [`Platform::wait`] takes them.
 //! The kernel does not touch floating-point registers.
 
 use dyad_abi::emulation::FLOAT_WORDS;
@@ -59,7 +59,7 @@ pub const FLUSH_BYTES: u64 = 16 << 10;
 
 pub use dyad_object::thread::{FP_WORDS, FpArea, REG_WORDS, RegArea};
 
-/// Why a user thread was stopped by a fault.
+/// The cause of a fault in user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// Data read of `address`.
@@ -81,7 +81,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// Whether the fault is one of an address, at which a page may be missing.
+    /// Whether the fault is an access to an address, where a page may be missing.
     pub const fn is_access(self) -> bool {
         matches!(
             self,
@@ -93,7 +93,7 @@ impl FaultKind {
 /// A fault of a user thread.
 #[derive(Clone, Copy, Debug)]
 pub struct UserFault {
-    /// What happened.
+    /// The cause.
     pub kind: FaultKind,
     /// The address it happened at (for the three access kinds), else 0.
     pub address: u64,
@@ -108,12 +108,12 @@ pub enum Interrupt {
     Doorbell,
     /// The deadline given to `set_timer` has passed.
     Timer,
-    /// Anything else; counted.
+    /// Any other interrupt; counted.
     Other(u32),
 }
 
-/// User code that shows its registers, and what the ISA's convention says of them. Registers are
-/// numbered as for [`Platform::read_register`].
+/// User code that exposes its registers, and the ISA's convention for them. Registers are numbered as for
+/// [`Platform::read_register`].
 #[cfg(feature = "ktest")]
 pub struct UserProbe {
     /// Position-independent code; it starts with the stack pointer at a table of words:
@@ -134,16 +134,16 @@ pub struct UserProbe {
     /// Offset of code that uses floating-point registers. It starts like the other; see
     /// `dyad_core::ktest::user_calls::FpWords`.
     pub fp: u64,
-    /// Offset of code with which a component is entered that uses them too, on a table at
+    /// Offset of code that enters a component and uses floating-point registers, on a table at
     /// `dyad_core::ktest::user_calls::FP_TABLE`. It makes the call in the table, then returns 0.
     pub fp_entered: u64,
     /// Floating-point control words: the initial one, and two with other rounding modes.
     pub fp_control: [u64; 3],
-    /// Flags to try, and those of them that are left after the slow way.
+    /// Flags to try, and those of them that are left after the slow path.
     pub flags: [u64; 2],
     /// Flags that user mode must not choose.
     pub forbidden_flags: u64,
-    /// What shows of the flags when none is set.
+    /// The value of the flags register when no flag is set.
     pub no_flags: u64,
     /// Registers of the call word and arguments 0 to 4.
     pub call: [usize; 6],
@@ -159,11 +159,11 @@ pub struct UserProbe {
     pub frame: usize,
     /// General registers, the stack pointer among them.
     pub registers: usize,
-    /// Registers that the trap instruction spends, and whose contents are unspecified.
+    /// Registers that the trap instruction overwrites with unspecified contents.
     pub spent: &'static [usize],
 }
 
-/// Copies what is used of an area of this machine.
+/// Copies the used words of a register area of this machine.
 #[inline(always)]
 pub fn copy_used<P: Platform>(from: &RegArea, to: &RegArea) {
     let used = P::REG_WORDS_USED;
@@ -174,9 +174,9 @@ pub fn copy_used<P: Platform>(from: &RegArea, to: &RegArea) {
 
 /// A machine.
 pub trait Platform: Sized + 'static {
-    /// Its instruction set.
+    /// The instruction set of the machine.
     const ISA: Isa;
-    /// Words of a register area that have a meaning: the first ones.
+    /// The number of words of a register area that are used: the first ones.
     const REG_WORDS_USED: usize = REG_WORDS;
 
     // --- identity -------------------------------------------------------------------------
@@ -208,49 +208,51 @@ pub trait Platform: Sized + 'static {
     fn user_pc_fp(area: &RegArea) -> (u64, u64);
     /// Program counter and stack pointer of a stopped thread; the area may be partial.
     fn user_pc_sp(area: &RegArea) -> (u64, u64);
-    /// Sets them; the area may be partial. An address that is no user address becomes 0.
+    /// Sets program counter and stack pointer; the area may be partial. An address that is no user address
+    /// becomes 0.
     fn set_user_pc_sp(area: &RegArea, pc: u64, sp: u64);
     /// Sets the frame pointer of a stopped thread.
     fn set_frame_pointer(area: &RegArea, fp: u64);
-    /// Sets them for the fast paths of an invocation: `pc` is a user address, the stack pointer is 0.
+    /// Sets the program counter for the fast path of an invocation, and the stack pointer to 0: `pc` is a
+    /// user address.
     fn set_entry(area: &RegArea, pc: u64);
-    /// Sets them to what [`user_pc_sp`](Platform::user_pc_sp) has told, on whichever ISA, for a return
-    /// by a fast path.
+    /// Sets program counter and stack pointer for a return by a fast path, to values that
+    /// [`user_pc_sp`](Platform::user_pc_sp) has returned on any ISA.
     fn set_return(area: &RegArea, pc: u64, sp: u64);
-    /// Sets what an invocation starts with: argument registers 0 to 5; 0 in all other general
+    /// Sets the registers that an invocation starts with: argument registers 0 to 5; 0 in all other general
     /// registers, no flags. Program counter and stack pointer stay. The area is full afterwards.
     fn set_arguments(area: &RegArea, args: [u64; 6]);
-    /// Sets what an invocation comes back with: status and four results; 0 in all other general
+    /// Sets the registers that an invocation returns with: status and four results; 0 in all other general
     /// registers, no flags. Program counter and stack pointer stay. The area is full afterwards.
     fn set_results(area: &RegArea, status: u64, results: [u64; 4]);
-    /// What a function returns, or takes: argument registers 0 to 5, and the register of its result.
+    /// The arguments and the result of a function: argument registers 0 to 5, and the register of its result.
     fn call_registers(area: &RegArea) -> ([u64; 6], u64);
-    /// Copies what functions preserve, the stack pointer and the return address among it, from a full or
-    /// partial area to where it is kept while a call is under way.
+    /// Copies the callee-saved registers, with the stack pointer and the return address, from a full or
+    /// partial area to the place where they are kept while a call is under way.
     fn park(area: &RegArea, parked: &RegArea);
-    /// Sets a thread up to go on at a [gate](dyad_abi::user::gate) with what has been parked, argument
-    /// registers 0 to 5, and in the register for it the address of a function; 0 in all other general
-    /// registers, no flags. The thread pointer stays. The area is full afterwards.
+    /// Sets a thread up to continue at a [gate](dyad_abi::user::gate) with the parked registers, argument
+    /// registers 0 to 5, and the address of a function in its register; 0 in all other general registers, no
+    /// flags. The thread pointer stays. The area is full afterwards.
     fn set_at_gate(area: &RegArea, parked: &RegArea, pc: u64, args: [u64; 6], function: u64);
-    /// Whether functions of this ISA preserve floating-point registers, eight of them.
+    /// Whether functions of this ISA preserve eight floating-point registers.
     const KEEPS_FP: bool;
-    /// What a function takes in floating-point registers 0 to 7 (the first is also what one returns), and
-    /// the eight that functions preserve, if they do.
+    /// The arguments of a function in floating-point registers 0 to 7 (the first is also the result), and the
+    /// eight callee-saved registers, if there are any.
     fn call_fp(area: &FpArea) -> ([u64; 8], [u64; 8]);
-    /// The same from the registers of this CPU, which are on.
+    /// Stores the values of [`call_fp`](Platform::call_fp) from the registers of this CPU, which are on.
     fn take_call_fp(args: &[AtomicU64; 8], kept: &[AtomicU64; 8]);
-    /// Puts the initial state into the floating-point registers of this CPU, which are on, but for those
+    /// Sets the floating-point registers of this CPU, which are on, to the initial state, except for those
     /// that are given.
     fn give_call_fp(args: Option<&[AtomicU64; 8]>, kept: Option<&[AtomicU64; 8]>);
-    /// Sets an area to the initial state but for these registers.
+    /// Sets an area to the initial state, except for these registers.
     fn set_call_fp(area: &FpArea, args: [u64; 8], kept: [u64; 8]);
     /// A register of a stopped thread, by its DWARF number in the ISA's psABI (x86-64: `rax rdx
     /// rcx rbx rsi rdi rbp rsp r8`..`r15`, 0 to 15; AArch64: `x0`..`x30 sp`, 0 to 31). Then
     /// follow program counter, flags, thread pointer. `None`: no such register.
     fn read_register(area: &RegArea, n: u64) -> Option<u64>;
-    /// Sets a register, numbered as for `read_register`. `false`: no such register. What user
-    /// mode must not have in it is left out: an address that is no user address becomes 0, flags
-    /// are reduced to those that are the program's own.
+    /// Sets a register, numbered as for `read_register`. Returns `false` if there is no such register. Values
+    /// that user mode must not have are corrected: an address that is no user address becomes 0, flags are
+    /// reduced to those that programs may set.
     fn write_register(area: &RegArea, n: u64, value: u64) -> bool;
     /// Calls `line` with one `name value` pair per register, for dumps.
     fn dump_regs(area: &RegArea, line: &mut dyn FnMut(&str, u64));
@@ -261,47 +263,47 @@ pub trait Platform: Sized + 'static {
     /// Puts the initial state into the floating-point registers of this CPU: zeros, round to
     /// nearest, no traps, no flushing of subnormal numbers.
     fn reset_fp();
-    /// What is in an area of floating-point registers: control, status, then the vector registers, in the
-    /// order of [`Registers`](dyad_abi::emulation::Registers); zeros beyond those that there are.
+    /// The contents of an area of floating-point registers: control, status, then the vector registers, in
+    /// the order of [`Registers`](dyad_abi::emulation::Registers); zeros beyond the last register.
     fn unload_fp(area: &FpArea) -> [u64; FLOAT_WORDS];
-    /// Fills an area from such words. What user mode must not have in the control words is left out: traps,
-    /// and bits that do not exist.
+    /// Fills an area from words in the format of [`unload_fp`](Platform::unload_fp). Control bits that user
+    /// mode must not have are cleared: traps, and bits that do not exist.
     fn load_fp(area: &FpArea, words: &[u64; FLOAT_WORDS]);
-    /// User mode may use floating-point registers of this CPU, from here on.
+    /// Allows user mode to use floating-point registers on this CPU.
     fn fp_on();
-    /// User mode may not: the first instruction that does traps, and arch code calls
-    /// `dyad_core::syscall::entry::fp_wanted`. CPUs start like that.
+    /// Forbids it: the first instruction that uses them traps, and arch code calls
+    /// `dyad_core::syscall::entry::fp_wanted`. CPUs start in this state.
     fn fp_off();
     /// Continues a thread in user mode; its area must be full. Entries from user mode save into
     /// this area until another is resumed.
     fn resume_user(area: &'static RegArea) -> !;
-    /// Continues the running thread where a trap other than a system call has interrupted it. Its
-    /// area is what that trap has saved, and nobody else has run since.
+    /// Continues the running thread where a trap other than a system call has interrupted it. Its area is
+    /// what that trap has saved, and no other thread has run since.
     fn go_on(area: &'static RegArea) -> !;
-    /// [`set_arguments`](Platform::set_arguments) and
-    /// [`set_user_pc_sp`](Platform::set_user_pc_sp) with a stack pointer of 0, then
-    /// [`resume_user`](Platform::resume_user), for the running thread after a trap other than a
-    /// system call. (What ends up in registers need not pass through the area.)
+    /// Does the work of [`set_arguments`](Platform::set_arguments),
+    /// [`set_user_pc_sp`](Platform::set_user_pc_sp) with a stack pointer of 0, and
+    /// [`resume_user`](Platform::resume_user), for the running thread after a trap other than a system call.
+    /// Values that end up in registers need not pass through the area.
     fn enter_user(area: &'static RegArea, pc: u64, args: [u64; 6]) -> !;
 
     // --- memory ---------------------------------------------------------------------------
 
-    /// Makes `root` the user half of this CPU's address space, with all effects of older roots'
-    /// translations gone. The kernel half does not change.
+    /// Makes `root` the user half of this CPU's address space, and removes all effects of older roots'
+    /// translations. The kernel half does not change.
     fn switch_root(root: PhysAddr);
     /// A root with an empty user half, for CPUs that run no thread.
     fn idle_root() -> PhysAddr;
     /// Drops all user translations of this CPU.
     fn flush_tlb();
-    /// Does piece number `piece` of writing back and dropping everything this machine's caches
-    /// hold, [`FLUSH_BYTES`] at most or by one instruction; `true` if that was the last piece. Only where
-    /// caches are not coherent.
+    /// Writes back and drops piece number `piece` of everything that this machine's caches hold, at most
+    /// [`FLUSH_BYTES`] or one instruction. Returns `true` for the last piece. Only where caches are not
+    /// coherent.
     fn flush_caches(piece: u64) -> bool;
     /// Makes instructions that this CPU has just written (through the fused map) visible to its
     /// own instruction fetches.
     fn sync_code(map: &FusedMap, pa: PhysAddr, len: u64);
-    /// Fills the frame at `pa` with zeros by the fastest means there is. `false` (and nothing
-    /// written) if it is not a frame of a pool.
+    /// Fills the frame at `pa` with zeros by the fastest means. Returns `false`, and writes nothing, if it is
+    /// not a frame of a pool.
     #[must_use]
     fn zero_frame(map: &FusedMap, pa: PhysAddr) -> bool;
     /// Entries of the kernel half in the root slots `dyad_shm::superblock::ROOT_SLOTS`. All zero
@@ -322,17 +324,17 @@ pub trait Platform: Sized + 'static {
     /// Takes interrupts that are pending, without waiting.
     fn poll_interrupts();
 
-    /// Takes interrupts that have come, and notes them, as [`poll_interrupts`](Platform::poll_interrupts):
-    /// what was masked up to here is a stretch of its own, and so is what follows. What the interrupts ask
-    /// for is attended to in the run loop.
+    /// Takes interrupts that have come, and notes them, like [`poll_interrupts`](Platform::poll_interrupts).
+    /// The simulator counts the stretches with interrupts masked before and after this call separately. The
+    /// run loop serves the interrupts.
     fn breathe() {
         Self::mark::<{ Marker::WAITS.word() }>();
         Self::poll_interrupts();
         Self::mark::<{ Marker::WORKS.word() }>();
     }
-    /// [`breathe`](Platform::breathe) within an operation. An operation can end in user mode without the run loop,
-    /// which attends to interrupts and sets the timer anew. So if an interrupt has come, the timer interrupts user
-    /// mode at once.
+    /// Calls [`breathe`](Platform::breathe) within an operation. An operation can end in user mode without
+    /// the run loop, which serves interrupts and sets the timer. If an interrupt has come, the timer
+    /// therefore interrupts user mode at once.
     fn breathe_within(local: &CpuLocal) {
         let before = local.interrupts();
         Self::breathe();
@@ -362,13 +364,13 @@ pub trait Platform: Sized + 'static {
     /// User code for tests of system calls.
     #[cfg(feature = "ktest")]
     fn user_probe() -> UserProbe;
-    /// Resumes an area; comes back when a system call calls `leave_user`.
+    /// Resumes an area; returns when a system call calls `leave_user`.
     #[cfg(feature = "ktest")]
     fn run_user(area: &'static RegArea);
-    /// Goes back to whoever called `run_user`.
+    /// Returns to the caller of `run_user`.
     #[cfg(feature = "ktest")]
     fn leave_user() -> !;
-    /// Whether the flags that protect the kernel are set as they must be, and none of the user's.
+    /// Whether the flags that protect the kernel are set as they must be, and no user flags are.
     #[cfg(feature = "ktest")]
     fn kernel_flags_are_right() -> bool;
     /// Calls `f` for every leaf of the kernel half of the address space.

@@ -1,5 +1,5 @@
-//! Entries that the caller remembers, where caches are coherent: clean pages of 4 KiB, words compared as they are. Whatever
-//! is not as expected is refused, whatever the reason: the slow path says it.
+//! Cached entries, where caches are coherent: clean pages of 4 KiB, words compared undecoded. Anything
+//! unexpected is refused without a reason; the slow path finds it.
 
 use dyad_abi::Isa;
 use dyad_coherence::Word;
@@ -11,12 +11,12 @@ use dyad_shm::protocol::EpochSource;
 
 use crate::row::Entry;
 
-/// A frame that is used for something, as it was found.
+/// A frame in use, with its word.
 #[derive(Clone, Copy, Debug)]
 pub struct Pinned<W> {
     /// The first word of its record, or of the record of the head of its block.
     pub word: W,
-    /// The word as it was, without references.
+    /// The value of the word, without references.
     pub value: u64,
 }
 
@@ -39,12 +39,12 @@ impl<W: Word> Pinned<W> {
     }
 }
 
-/// What a caller remembers of an entry of a table of level 1, and of a page. Each is asked for when the row comes to it.
+/// A cached entry of a table of level 1, and a page. The row calls each method when it needs the word.
 pub trait Known {
     /// A word.
     type Word: Word;
 
-    /// Whose table it is.
+    /// The ISA of the table.
     fn isa(&self) -> Isa;
 
     /// The entry.
@@ -53,7 +53,7 @@ pub trait Known {
     /// The entry above, which leads to the table.
     fn above(&self) -> Self::Word;
 
-    /// The entry above, as it was when the table was found.
+    /// The value of the entry above when the table was found.
     fn link(&self) -> u64;
 
     /// The table.
@@ -69,7 +69,7 @@ pub trait Known {
 /// An entry of a table of level 1, and a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain<K> {
-    /// Where both are.
+    /// The cached words of both.
     pub known: K,
     /// The entry without the page.
     pub empty: u64,
@@ -138,7 +138,7 @@ impl<K: Known> Entry for Plain<K> {
         done.map(drop).map_err(|_| MapError::Contended)
     }
 
-    /// Caches are coherent: nobody has to drop anything.
+    /// Does nothing: where caches are coherent, no node has to drop a line.
     #[inline(always)]
     fn log_table(&self) {}
 

@@ -6,7 +6,8 @@ use dyad_shm::frame::Epoch;
 use dyad_shm::intent::IntentRecord;
 use dyad_shm::protocol::{EpochSource, Intents};
 
-/// An entry of a page table, and the page that comes there or goes: the words that rows change and look at.
+/// An entry of a page table, and the page that is mapped or unmapped there: the words that rows read and
+/// change.
 pub trait Entry {
     /// Takes a reference to the table.
     ///
@@ -69,16 +70,16 @@ pub trait Entry {
     fn log_page(&self);
 }
 
-/// Why a page has not come to an entry.
+/// The reasons why a page has not been mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotMapped {
     /// The table or the block has got no reference.
     Refused(Refused),
     /// The table has been taken out since it was found.
     Unlinked,
-    /// There is something, or it is not quiesced.
+    /// The entry is in use, or not quiesced.
     Occupied(MapError),
-    /// Of a page from a peer: the peer has it no more.
+    /// For a copy from another table: the page is no longer there.
     Gone,
 }
 
@@ -184,10 +185,10 @@ pub fn unmap(
     take_out(entry, services)
 }
 
-/// Why a page has not gone from an entry.
+/// The reasons why a page has not been unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotUnmapped {
-    /// It is being recovered.
+    /// The frame or the table is being recovered.
     Refused(Refused),
     /// The entry does not map that page any more.
     Changed(MapError),

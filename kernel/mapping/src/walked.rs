@@ -11,7 +11,7 @@ use dyad_shm::protocol::EpochSource;
 
 use crate::row::Entry;
 
-/// What stands around an entry.
+/// The context of an entry.
 pub trait Around: Copy {
     /// Whether this is the root of the address space.
     fn is_root(&self, table: PhysAddr) -> bool;
@@ -39,9 +39,9 @@ pub struct Walked<'a, 'm, M: GlobalMem + ?Sized, A> {
     pub leaf: Leaf,
     /// The block of the page, as its capability has it; `None` for frames of the system, which are not counted.
     pub head: Option<WeakRef>,
-    /// How much the entry maps.
+    /// The size of the entry's range.
     pub span: Order,
-    /// Who acts.
+    /// The node that acts.
     pub node: NodeId,
     /// Root and logs.
     pub around: A,

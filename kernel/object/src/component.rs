@@ -1,12 +1,12 @@
-//! Components: what code runs with.
+//! Components: protection domains.
 //!
-//! A component has a capability table, an address space, a place where faults of its threads go,
-//! and the nodes it may run on. It pins table and space: they cannot be given up before the
-//! component is given up or gets others. Each of them pins the component, too: it is given up without.
+//! A component has a capability table, an address space, a fault handler for its threads, and the nodes it
+//! may run on. It pins table and space: they cannot be untyped before the component is untyped or gets
+//! others. Each of them also pins the component, which cannot be untyped while it has them.
 //!
-//! Some changes are of several words: table and space; component, entry and badge of the fault handler. One
-//! CPU at a time makes such a change ([`Component::change`]). A second one is refused. A node that dies in a
-//! change leaves its claim behind, and the next CPU takes the claim over.
+//! Some changes affect several words: table and space; component, entry and badge of the fault handler. One
+//! CPU at a time makes such a change ([`Component::change`]). A second one is refused. A node that dies
+//! during a change leaves its claim behind, and the next CPU takes the claim over.
 //!
 //! ```text
 //! changer:  0 ──CAS──▶ claim of a CPU ──▶ 0
@@ -16,10 +16,11 @@
 //!
 //! | step | order |
 //! |---|---|
-//! | set the handler: the words of the record that does not hold; `handler` | release, each: who reads a word of the next change finds that `handler` has changed |
-//! | read it: `handler`; the words of its record; `handler` again, which must be the same | acquire, each |
+//! | set the handler: the words of the inactive record; `handler` | release, each: a CPU that reads a word of the next change finds that `handler` has changed |
+//! | read it: `handler`; the words of its record; `handler` again, which must be unchanged | acquire, each |
 //!
-//! So a reader finds a whole handler or tries again, and a node that dies leaves the old one or the new one.
+//! A reader therefore finds a complete handler or tries again, and a node that dies leaves the old handler or
+//! the new one.
 
 use core::sync::atomic::AtomicU64;
 
@@ -36,20 +37,20 @@ use crate::node::Node;
 use dyad_coherence::lacks;
 
 const REST: usize = PAGE_SIZE as usize / 8 - 3 * 8;
-/// How often a reader tries to read the fault handler. An attempt fails only if two changes have been made
+/// Attempts of a reader at reading the fault handler. An attempt fails only if two changes have been made
 /// during it, or one between its reads of the same word.
 const READS: usize = 16;
 
 shared_struct! {
-    /// Where faults go.
+    /// A fault handler.
     #[derive(Debug)]
     #[repr(align(64))]
     pub struct HandlerRecord {
-        /// Component that handles them: a weak reference; 0 if there is none.
+        /// The component that handles faults: a weak reference; 0 if there is none.
         pub component: AtomicU64,
-        /// Its entry point.
+        /// The entry point in that component.
         pub entry: AtomicU64,
-        /// Badge that it is told.
+        /// The badge that the handler gets.
         pub badge: AtomicU64,
         /// Reserved; zero.
         pub reserved: [AtomicU64; 5],
@@ -65,17 +66,17 @@ shared_struct! {
         pub captbl: AtomicU64,
         /// Address space: a weak reference.
         pub space: AtomicU64,
-        /// Changes of the fault handler so far: modulo 2, which record holds.
+        /// Changes of the fault handler so far; modulo 2, the number of the active record.
         pub handler: AtomicU64,
-        /// The CPU that makes a change of several words: see [`Component::change`]; 0: none.
+        /// The CPU that changes several words: see [`Component::change`]; 0 means none.
         pub changer: AtomicU64,
-        /// Bit set of the nodes its code may run on; 0: all.
+        /// Bit set of the nodes that its code may run on; 0 means all.
         pub home: AtomicU64,
-        /// Changes of all the words above, after each of them.
+        /// The count of changes of all the words above; incremented after each.
         pub generation: AtomicU64,
         /// Reserved; zero.
         pub reserved: [AtomicU64; 2],
-        /// Where faults go now, and where they went before or will go.
+        /// The active and the inactive fault handler.
         pub handlers: [HandlerRecord; 2],
         /// Unused; zero.
         pub rest: [AtomicU64; REST],
@@ -84,7 +85,7 @@ shared_struct! {
 
 const _: () = assert!(size_of::<Component>() as u64 == PAGE_SIZE);
 
-/// What is looked at together lies in one line.
+/// Checks that the words that are read together lie in one line.
 const _: () = assert!(core::mem::offset_of!(Component, handlers) as u64 == LINE_BYTES);
 
 pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
@@ -96,12 +97,12 @@ pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
     )
 }
 
-/// Where an invocation goes.
+/// The target of an invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The component.
     pub component: WeakRef,
-    /// Its entry point.
+    /// The entry point in the component.
     pub address: u64,
     /// The badge of the capability that was used.
     pub badge: u64,
@@ -111,7 +112,7 @@ impl Component {
     /// The kind of its frame.
     pub const KIND: KernelKind = KernelKind::COMPONENT;
 
-    /// The bit set of nodes that the word `home` stands for: 0 is all of them.
+    /// The bit set of nodes that the word `home` stands for: 0 means all.
     #[inline]
     pub const fn nodes(home: u64) -> u64 {
         match home {
@@ -120,9 +121,8 @@ impl Component {
         }
     }
 
-    /// What it consists of now. Where caches are not coherent, this node's copy is dropped first: any
-    /// node may have configured it anew, and neither finds out from a copy that is older, nor from the
-    /// logs, what has been put into it since.
+    /// The present parts of the component. Where caches are not coherent, this node's copy is dropped first:
+    /// any node may have configured the component, and neither an older copy nor the logs would show that.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn parts(&self, words: &Words) -> Parts<'_> {
@@ -134,8 +134,7 @@ impl Component {
         }
     }
 
-    /// Begins a change of several words. [`Change::end`] ends it; nothing else does but the death of the
-    /// node.
+    /// Begins a change of several words. Only [`Change::end`] ends it, or the death of the node.
     ///
     /// # Errors
     ///
@@ -168,7 +167,7 @@ fn is_claimed(node: &Node, word: u64) -> bool {
     now.state.is_live() && now.incarnation == (word >> 16) as u32
 }
 
-/// A change of several words of a component, which no other CPU makes meanwhile.
+/// A change of several words of a component, which excludes all other CPUs.
 #[derive(Debug)]
 #[must_use]
 pub struct Change<'c> {
@@ -178,7 +177,7 @@ pub struct Change<'c> {
 }
 
 impl Change<'_> {
-    /// Sets where faults go. A fault that comes meanwhile finds the handler of before or this one.
+    /// Sets the fault handler. A concurrent fault finds the previous handler or this one.
     pub fn set_handler(&self, to: Option<Entry>) {
         let n = self.words.read(&self.component.handler);
         let next = n.wrapping_add(1);
@@ -193,15 +192,15 @@ impl Change<'_> {
         self.words.replace(&self.component.handler, next);
     }
 
-    /// Ends it. Changes before this are seen by the CPU that makes the next one.
+    /// Ends the change. The CPU that makes the next change sees all words of this one.
     pub fn end(self) {
         // Nobody takes the claim of a live node.
         self.words.exchange(&self.component.changer, self.claim, 0);
     }
 }
 
-/// What a component consists of, since [`Component::parts`]. Every word is read when it is asked for, and is at
-/// least as new as [`generation`](Parts::generation).
+/// The parts of a component, since [`Component::parts`]. Every word is read on demand, and is at least as new
+/// as [`generation`](Parts::generation).
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'c> {
     component: &'c Component,
@@ -209,24 +208,24 @@ pub struct Parts<'c> {
 }
 
 impl<'c> Parts<'c> {
-    /// The word that counts changes, and what it said before any other word was read. If the word still says
-    /// that, all that has been read since still holds.
+    /// The word that counts changes, and its value before any other word was read. If the word is unchanged,
+    /// all that has been read since is still valid.
     #[inline]
     pub fn generation(&self) -> (&'c AtomicU64, u64) {
         (&self.component.generation, self.generation)
     }
 
-    /// Bit set of the nodes its code may run on.
+    /// Bit set of the nodes that the component's code may run on.
     #[inline]
     pub fn home(&self) -> u64 {
         Component::nodes(load_coherent(&self.component.home))
     }
 
-    /// Physical address of the root of its capability table.
+    /// Physical address of the root of the capability table.
     ///
     /// # Errors
     ///
-    /// [`Error::NotReady`] if it has not been configured.
+    /// [`Error::NotReady`] if the component has not been configured.
     #[inline]
     pub fn captbl_root(&self) -> Result<PhysAddr> {
         let word = load_coherent(&self.component.captbl);
@@ -236,11 +235,11 @@ impl<'c> Parts<'c> {
         }
     }
 
-    /// Its address space.
+    /// The address space.
     ///
     /// # Errors
     ///
-    /// [`Error::NotReady`] if it has not been configured.
+    /// [`Error::NotReady`] if the component has not been configured.
     #[inline]
     pub fn space(&self) -> Result<WeakRef> {
         let word = load_coherent(&self.component.space);
@@ -250,13 +249,13 @@ impl<'c> Parts<'c> {
         }
     }
 
-    /// Whether its code may run on a node.
+    /// Whether the component's code may run on a node.
     #[inline]
     pub fn runs_on(&self, node: NodeId) -> bool {
         self.home() >> node.index() & 1 != 0
     }
 
-    /// Where faults go. Reads at memory.
+    /// The fault handler, read from memory.
     ///
     /// # Errors
     ///

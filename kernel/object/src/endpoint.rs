@@ -1,23 +1,23 @@
 //! Asynchronous endpoints: bits that senders set and a receiver takes.
 //!
-//! A frame holds [`LINES`] endpoints, a line each. One thread at a time waits at one. The
-//! endpoints of a scheduler also hold lists of threads that have become ready: line
-//! `node * 8 + cpu` is that of a CPU. A thread is on one list at a time: if it has moved on before
-//! its scheduler has taken it off, it is passed on to where it is now.
+//! A frame holds [`LINES`] endpoints, one in each line. One thread at a time waits at an endpoint. The
+//! endpoints of a scheduler also hold lists of threads that have become ready: line `node * 8 + cpu` is that
+//! of a CPU. A thread is on one list at a time. If it has moved before its scheduler has taken it off, it is
+//! forwarded to the scheduler of its present CPU.
 //!
 //! | step | order |
 //! |---|---|
-//! | send: or bits; fence; look at waiter; CAS waiter -> 0; wake it | either the receiver sees the bits or the sender sees the receiver: [`dyad_ring::sleep`] |
-//! | wait: CAS waiter 0 -> me; fence; look at bits; if there are some, CAS waiter me -> 0; else owner word BLOCKED; fence; look at waiter: if it is not me, owner word RUNNING again | as above; who takes the waiter off, fences and looks at the owner word: either it is seen BLOCKED there, or the waiter sees that it is off |
-//! | take event: taken := busy (CAS); head := events or what was taken; thread.event := 0; taken := rest | one taker at a time, so that no rest is lost; a list that is not being taken from has all whose event says so |
-//! | give up: events 0 -> closed (CAS), all lines; fence; look at taken | a taker is busy before it takes: it is seen, or what it puts back |
-//! | push event: thread.event := why (was 0); CAS head; fence; look at waiter | as send |
+//! | send: or bits; fence; read waiter; CAS waiter -> 0; wake it | either the receiver sees the bits or the sender sees the receiver: [`dyad_ring::sleep`] |
+//! | wait: CAS waiter 0 -> me; fence; read bits; if there are some, CAS waiter me -> 0; else owner word BLOCKED; fence; read waiter: if it is not me, owner word RUNNING again | as for send; a CPU that takes the waiter off fences and reads the owner word: either it sees BLOCKED there, or the waiter sees that it is off |
+//! | take event: taken := busy (CAS); head := events or what was taken; thread.event := 0; taken := rest | one taker at a time, so that no rest is lost; a list that is not being taken from has all threads whose event says so |
+//! | untype: events 0 -> closed (CAS), all lines; fence; read taken | a taker is busy before it takes: the busy word is seen, or the rest that it puts back |
+//! | push event: thread.event := why (was 0); CAS head; fence; read waiter | as send |
 //!
-//! # What a node that dies has in hand
+//! # Threads in the hand of a dead node
 //!
-//! Between these steps a thread, or a whole list, is in the hand of one CPU: its event says that it is on
-//! a list, so nobody puts it on one, and it is on none. When that CPU is gone, a recoverer finds such
-//! threads by *doubt*, a bit in the event word:
+//! Between these steps one CPU holds a thread, or a whole list, off all lists. The thread's event says that
+//! it is on a list, so no other CPU puts it on one. If that CPU's node dies, recovery finds such threads by
+//! *doubt*, a bit in the event word:
 //!
 //! ```text
 //!  doubt all threads whose event is not 0
@@ -26,8 +26,9 @@
 //!    ──▶ what is still in doubt is lost: its event is 0 again, and its scheduler is told anew
 //! ```
 //!
-//! Who takes a thread sets its event to 0, and the doubt is gone; who finds it on a list already, by the
-//! event, leaves the doubt as it is. So the doubt stays on nobody who has passed from list to list.
+//! A CPU that takes a thread sets its event to 0, which ends the doubt. A CPU that finds the event set, so
+//! that the thread counts as listed, leaves the doubt as it is. No thread that passes from list to list
+//! therefore stays in doubt.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -46,17 +47,17 @@ use crate::{frame_of, link_to, linked};
 
 /// Endpoints in a frame.
 pub const LINES: usize = 64;
-/// Most attempts at changing the head of an event list; each failure is another CPU's success.
+/// Most attempts to change the head of an event list; each failed attempt is another CPU's success.
 const TRIES: usize = 4096;
-/// Words of lists from here on are no links.
+/// List words from this value on are no links.
 const SPECIAL: u64 = u64::MAX - 63;
 
-/// As the word of `taken`: a CPU of this node is just taking a thread off.
+/// A value of `taken`: a CPU of this node is just taking a thread off.
 const fn busy(node: NodeId) -> u64 {
     SPECIAL + node.index() as u64
 }
 
-/// As the word of `events`: this node is giving the endpoints up, and nobody gets on the list.
+/// A value of `events`: this node is untyping the endpoints, and no thread can be put on the list.
 const fn closed(node: NodeId) -> u64 {
     SPECIAL + 32 + node.index() as u64
 }
@@ -68,11 +69,11 @@ shared_struct! {
     pub struct Line {
         /// Bits that have been sent and not taken.
         pub bits: AtomicU64,
-        /// The thread that waits, and the number of its wait: see [`Waiter`].
+        /// The waiting thread, and the number of its wait: see [`Waiter`].
         pub waiter: AtomicU64,
         /// Threads that have become ready, newest first: link word.
         pub events: AtomicU64,
-        /// What the receiver has taken off that list and not been told yet: link word.
+        /// The threads that the receiver has moved off that list and not taken yet: link word.
         pub taken: AtomicU64,
         /// `node | cpu << 8 | priority << 16 | 1 << 63` once bound.
         pub bound: AtomicU64,
@@ -104,11 +105,11 @@ impl Endpoints {
     /// The kind of its frame.
     pub const KIND: KernelKind = KernelKind::ENDPOINTS;
 
-    /// An endpoint.
+    /// The endpoint with a number.
     ///
     /// # Errors
     ///
-    /// [`Error::BadArgument`] if there is none with that number.
+    /// [`Error::BadArgument`] if there is no such endpoint.
     pub fn line(&self, index: u64) -> Result<&Line> {
         usize::try_from(index)
             .ok()
@@ -116,8 +117,7 @@ impl Endpoints {
             .ok_or(Error::BadArgument)
     }
 
-    /// Closes all lists, because the frame is to be given up: threads on them could not be given up
-    /// any more.
+    /// Closes all lists before the frame is untyped: threads on them could not be untyped any more.
     ///
     /// # Errors
     ///
@@ -150,29 +150,29 @@ impl Endpoints {
     }
 }
 
-/// Where [`Line::vouch`] has come: nobody else takes threads off the line's lists until it ends.
+/// The progress of [`Line::vouch`]: no other CPU takes threads off the line's lists until it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vouching {
-    /// What `taken` was, to be put back.
+    /// The value of `taken`, which is restored at the end.
     list: u64,
-    /// The next thread, of the list of events from when this one ends.
+    /// The next thread. At the end of the first list it is the first one of the list of events.
     at: u64,
-    /// Whether that is on the list of events.
+    /// Whether `at` is on the list of events.
     in_events: bool,
-    /// Threads that it looks at before the lists count as endless.
+    /// How many more threads are read before the lists count as endless.
     left: usize,
 }
 
-/// What came of [`Line::vouch`].
+/// The outcome of [`Line::vouch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vouched {
-    /// There are more threads than it was to look at: it is to be called again, with this.
+    /// More threads are left: the caller must call it again with this state.
     Working(Vouching),
-    /// No thread on its lists is in doubt.
+    /// No thread on the lists is in doubt.
     All,
     /// Another CPU is taking a thread off.
     Busy,
-    /// There is no end to its lists.
+    /// The lists have no end.
     Endless,
 }
 
@@ -191,17 +191,17 @@ fn change_event(node: &Node, t: &Thread, change: impl Fn(u64) -> u64) -> u64 {
     0
 }
 
-/// Begins to doubt that a thread whose event says so is on a list.
+/// Puts a thread into doubt if its event says that it is on a list.
 pub fn doubt(node: &Node, t: &Thread) {
     change_event(node, t, |why| why | DOUBTED);
 }
 
-/// Ends the doubt about a thread: it is left as it is.
+/// Ends the doubt about a thread, whose event stays.
 pub fn trust(node: &Node, t: &Thread) {
     change_event(node, t, |why| why & !DOUBTED);
 }
 
-/// If a thread is still in doubt, it is on no list: from here on its event says so too. Returns what its
+/// Clears the event of a thread that is still in doubt, and so on no list. Returns the reason that its
 /// scheduler was to be told.
 pub fn lost(node: &Node, t: &Thread) -> Option<Woken> {
     let lost = |why: u64| why & DOUBTED != 0;
@@ -238,7 +238,7 @@ impl Line {
         node.words.replace(&self.bits, 0)
     }
 
-    /// Takes what has come, wherever its threads are now: for tests of endpoints alone.
+    /// Takes what is pending, wherever its threads are now: for tests of endpoints alone.
     #[cfg(feature = "ktest")]
     pub fn take(&self, node: &Node) -> u64 {
         match self.take_thread(node) {
@@ -247,13 +247,13 @@ impl Line {
         }
     }
 
-    /// Whether there may be threads on its lists.
+    /// Whether there may be threads on the lists.
     #[inline]
     pub fn has_threads(&self, node: &Node) -> bool {
         node.words.read(&self.events) != 0 || node.words.read(&self.taken) != 0
     }
 
-    /// Takes the first thread off the lists: with why it was there, a [`Woken`] unless the word is
+    /// Takes the first thread off the lists, with the reason why it was there: a [`Woken`] unless the word is
     /// damaged.
     pub fn take_thread(&self, node: &Node) -> Option<(&'static Thread, u64)> {
         let words = node.words;
@@ -287,8 +287,8 @@ impl Line {
         }
     }
 
-    /// Ends what a node that has died was doing to the lists. What it was taking off is on none; see
-    /// [`doubt`].
+    /// Undoes the list changes that a dead node had under way. The threads that it was taking off are on no
+    /// list; see [`doubt`].
     pub fn repair(&self, node: &Node, dead: NodeId) {
         self.reopen(node, dead);
         if node.words.read(&self.taken) == busy(dead) {
@@ -296,11 +296,12 @@ impl Line {
         }
     }
 
-    /// Ends the doubt about threads on its lists, `threads` of them at most; `begun` is from the call before,
-    /// if that has not come to the end. Returns also how many it has looked at.
+    /// Ends the doubt about threads on the lists, at most `threads` of them. `begun` is the state of the
+    /// previous call, if that has not reached the end. Also returns how many threads it has read.
     ///
-    /// Between two such calls this CPU takes threads off: nobody else does, and the endpoints are not given
-    /// up. If its node dies, the threads stay in doubt, and whoever recovers it tells their schedulers anew.
+    /// Between two such calls this CPU counts as taking threads off: no other CPU does, and the endpoints are
+    /// not untyped. If its node dies, the threads stay in doubt, and recovery of the node tells their
+    /// schedulers anew.
     pub fn vouch(&self, node: &Node, begun: Option<Vouching>, threads: usize) -> (Vouched, usize) {
         let mut v = match begun {
             Some(begun) => begun,
@@ -334,11 +335,11 @@ impl Line {
         (ended, looked)
     }
 
-    /// Keeps others from taking threads off.
+    /// Keeps other CPUs from taking threads off.
     ///
     /// # Errors
     ///
-    /// That there is nothing to vouch for, or somebody else is at it.
+    /// [`Vouched::All`] if there is nothing to vouch for, [`Vouched::Busy`] if another CPU takes threads off.
     fn begin_to_vouch(&self, node: &Node) -> core::result::Result<Vouching, Vouched> {
         let words = node.words;
         let list = words.read(&self.taken);
@@ -362,7 +363,7 @@ impl Line {
         })
     }
 
-    /// Takes all that is on the list of events.
+    /// Takes all threads that are on the list of events.
     fn take_events(&self, node: &Node) -> u64 {
         for _ in 0..TRIES {
             let head = node.words.read(&self.events);
@@ -376,19 +377,20 @@ impl Line {
         0
     }
 
-    /// Tells the scheduler whose endpoint this is about a thread. The caller then looks for a waiter.
+    /// Reports a thread to the scheduler that this endpoint belongs to. The caller must then check for a
+    /// waiter.
     ///
     /// # Errors
     ///
-    /// [`Error::Again`] if others were faster each time; [`Error::Revoked`] if the endpoints are just
-    /// being given up.
+    /// [`Error::Again`] if other CPUs were faster at each attempt; [`Error::Revoked`] if the endpoints are
+    /// just being untyped.
     pub fn push_event(&self, node: &Node, thread: &'static Thread, why: Woken) -> Result<()> {
         self.enqueue(node, thread, why)?;
         sleep::post(&SleepWords(node.words));
         Ok(())
     }
 
-    /// Puts a thread on the list, or a newer reason to a thread that is on a list.
+    /// Puts a thread on the list, or stores a newer reason in a thread that is on a list.
     fn enqueue(&self, node: &Node, thread: &'static Thread, why: Woken) -> Result<()> {
         let words = node.words;
         let mut tries = TRIES;
@@ -426,19 +428,19 @@ impl Line {
         Err(why)
     }
 
-    /// Sets bits; returns the thread that waited, which the caller now has to wake.
+    /// Sets bits; returns the waiting thread, which the caller must wake.
     pub fn post(&self, node: &Node, bits: u64) -> Option<Waiter> {
         self.set(node, bits);
         self.take_waiter(node)
     }
 
-    /// Sets bits, before all later accesses. The caller then looks for a waiter.
+    /// Sets bits, before all later accesses. The caller must then check for a waiter.
     pub fn set(&self, node: &Node, bits: u64) {
         node.words.set_bits(&self.bits, bits);
         sleep::post(&SleepWords(node.words));
     }
 
-    /// Takes the thread that waits, which the caller now has to wake.
+    /// Takes the waiting thread off; the caller must wake it.
     pub fn take_waiter(&self, node: &Node) -> Option<Waiter> {
         let is_thread = |word| waiting(word).is_some();
         let word = sleep::take_off(
@@ -453,8 +455,8 @@ impl Line {
         })
     }
 
-    /// Makes a running thread the one that waits here, for the wait with this number; it is to become
-    /// BLOCKED then.
+    /// Makes a running thread the waiter of this endpoint, for the wait with this number. The caller must
+    /// then make it BLOCKED.
     ///
     /// # Errors
     ///
@@ -474,13 +476,13 @@ impl Line {
         }
     }
 
-    /// Whether a thread is the one that waits here.
+    /// Whether a thread is the waiter of this endpoint.
     pub fn is_waiter(&self, node: &Node, thread: &'static Thread) -> bool {
         let waiter = waiting(node.words.read(&self.waiter));
         waiter.is_some() && waiter == frame_of(node, thread)
     }
 
-    /// Takes a thread off that is not to wait here any more; `None` if it is not the waiter.
+    /// Takes a thread off that must no longer wait here; `None` if it is not the waiter.
     pub fn take_off(&self, node: &Node, thread: &'static Thread) -> Option<Waiter> {
         let is_it = |word| waiting(word).is_some_and(|f| frame_of(node, thread) == Some(f));
         let word = sleep::take_off(&SleepWords(node.words), Word::Waiter(&self.waiter), is_it)?;
@@ -491,7 +493,7 @@ impl Line {
     }
 }
 
-/// A word by which threads go to sleep and are woken: see [`dyad_ring::sleep`].
+/// A word of the sleep and wake protocol: see [`dyad_ring::sleep`].
 #[derive(Clone, Copy, Debug)]
 pub enum Word<'w> {
     /// The waiter of an endpoint.
@@ -500,7 +502,7 @@ pub enum Word<'w> {
     Owner(&'w Thread),
 }
 
-/// Shared words, as [`dyad_ring::sleep`] wants them.
+/// Shared words as [`dyad_ring::sleep`] accesses them.
 #[derive(Clone, Copy, Debug)]
 pub struct SleepWords<'w>(pub &'w Words);
 
@@ -541,15 +543,15 @@ impl<'w> handoff::Words for SleepWords<'w> {
     }
 }
 
-/// Where the number of the wait is in the word `waiter`; the bits below are the link word of the thread.
+/// Position of the number of the wait in the word `waiter`; the bits below are the link word of the thread.
 const NUMBER: u32 = 40;
 
-/// The frame of the thread that waits, by the word `waiter`.
+/// The frame of the waiting thread, from the word `waiter`.
 pub fn waiting(word: u64) -> Option<FrameRef> {
     linked(word & ((1 << NUMBER) - 1))
 }
 
-/// A thread that has been taken off an endpoint, and which of its waits that was: the sequence number of its
+/// A thread that has been taken off an endpoint, with the number of that wait: the sequence number of its
 /// owner word while it is BLOCKED for it. A later wait of the thread has another number.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter {
@@ -566,23 +568,24 @@ impl Waiter {
         Waiter { thread, number }
     }
 
-    /// Whether an owner word is that of this wait, if it says BLOCKED.
+    /// Whether an owner word, if it is BLOCKED, is that of this wait.
     #[inline]
     pub const fn is_in(&self, owner: u64) -> bool {
         owner >> NUMBER == self.number as u64
     }
 }
 
-/// What has come of [`Line::wait`].
+/// The outcome of [`Line::wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
-    /// The thread is the waiter, as the word `waiter` says.
+    /// The thread is the waiter.
     Yes {
-        /// The word.
+        /// The value of the word `waiter`.
         word: u64,
     },
     /// Something has come meanwhile, and the thread does not wait.
     No,
-    /// As [`No`](Waits::No), but another CPU has found the thread there, and has this wait in hand.
+    /// Something has come and the thread does not wait, but another CPU has taken it off and handles this
+    /// wait.
     TakenOff,
 }

@@ -1,15 +1,15 @@
 //! The table of thread ids: which live thread has which id.
 //!
-//! A thread's id decides its stacks: its own, and those of its invocations in every service. Two live threads
-//! with one id would run on one stack in a trusted service. So the kernel keeps, for the whole system, one
-//! word for each id: a weak reference to the thread that has the id.
+//! A thread's id selects its stacks: its own, and those of its invocations in every service. Two live threads
+//! with one id would run on one stack in a trusted service. The kernel therefore keeps, for the whole system,
+//! one word for each id: a weak reference to the thread that has the id.
 //!
 //! ```text
 //!   FREE ──claim──▶ OWNED(thread) ──release, or the thread's frame is given up──▶ FREE
 //! ```
 //!
-//! An id is free if its word refers to no live thread object. So giving a thread's frame up frees the id in the
-//! same step, without a write to this table.
+//! An id is free if its word refers to no live thread object. Untyping a thread's frame therefore frees the
+//! id in the same step, without a write to this table.
 //!
 //! | step | order |
 //! |---|---|
@@ -17,10 +17,10 @@
 //! | claim: CAS of a free word | of two claims at the same time one is refused |
 //!
 //! A node that dies while it configures a thread may leave that thread with two ids. Both are free again when
-//! the thread's frame is given up.
+//! the thread's frame is untyped.
 //!
-//! Authority over ids is a [`ThreadIds`](dyad_abi::cap::CapType::ThreadIds) capability: a component can use up
-//! the ids of the ranges it was given, and no others.
+//! Authority over ids is a [`ThreadIds`](dyad_abi::cap::CapType::ThreadIds) capability: a component can use
+//! up the ids of the ranges it was given, and no others.
 
 use core::sync::atomic::AtomicU64;
 
@@ -40,7 +40,7 @@ shared_struct! {
     #[derive(Debug)]
     #[repr(align(4096))]
     pub struct ThreadTable {
-        /// By id: a weak reference to the thread that has it; 0: no thread has had it yet.
+        /// A weak reference to the thread that has the id, by id; 0 if no thread has had it yet.
         pub threads: [AtomicU64; MAX_THREAD_IDS as usize],
     }
 }
@@ -71,7 +71,7 @@ impl ThreadTable {
     }
 }
 
-/// Whether a word of the table refers to a live thread object.
+/// The live thread object that a word of the table refers to, if any.
 fn live(node: &Node, word: u64) -> Option<WeakRef> {
     let thread = WeakRef::from_bits(word).filter(|_| word != 0)?;
     let wanted = Use::Kernel(Thread::KIND);
@@ -103,8 +103,8 @@ pub fn release(node: &Node, id: u64, thread: WeakRef) {
     }
 }
 
-/// The thread that has `id`, for those who look at its owner word next: where caches are not coherent, one that has just
-/// been given up elsewhere may still be found.
+/// The thread that has `id`, for callers that read its owner word next: where caches are not coherent, a
+/// thread that another node has just untyped may still be found.
 #[inline]
 pub fn find_thread(node: &Node, id: u64) -> Option<&'static Thread> {
     let word = node.words.read(word_of(node, id).ok()?);

@@ -1,5 +1,5 @@
-//! The table of object kinds: what each kind is to the frame table, to capabilities, to the walks over references, and
-//! to whoever gives its frame up. A new kind is a row here; a row with a field missing does not compile.
+//! The table of object kinds: how the frame table, capabilities, the walks over references, and untyping
+//! treat each kind. A new kind is a row here; a row with a field missing does not compile.
 
 use dyad_abi::cap::{CapType, ObjectKind, TableAt};
 use dyad_abi::{Isa, ident::ISA_COUNT};
@@ -9,29 +9,29 @@ use dyad_retype::KernelKind;
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// What the frame table calls it.
+    /// The kind's number in the frame table.
     pub kernel: KernelKind,
     /// Type of the capability for an object.
     pub cap: CapType,
-    /// Payload of the capability for all of an object, be it lines, budgets or entries.
+    /// Payload of the capability for a whole object, with all its lines, budgets or entries.
     pub payload: [u64; 3],
     /// The references in an object.
     pub holds: Holds,
-    /// What comes before the frame of an object is given up.
+    /// The step before the frame of an object is untyped.
     pub farewell: Farewell,
 }
 
 impl Kind {
-    /// Type and payload of the capability for all of an object.
+    /// Type and payload of the capability for a whole object.
     pub const fn capability(&self) -> (CapType, [u64; 3]) {
         (self.cap, self.payload)
     }
 }
 
-/// The references in an object, each of which pins what it refers to.
+/// The references in an object, each of which pins its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// None: also not in capabilities, which are weak references.
+    /// No pinned references. Capabilities do not count, because they are weak references.
     Nothing,
     /// Entries of a page table.
     Pages(Isa, Level),
@@ -43,12 +43,12 @@ pub enum Holds {
     Parts,
 }
 
-/// What comes before the frame of an object is given up.
+/// The step before the frame of an object is untyped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Farewell {
-    /// Nothing: the frame is given up by its record alone, also on the fast path.
+    /// No step: the frame's record alone decides, also on the fast path.
     Nothing,
-    /// The parts of a component are taken out.
+    /// The parts of a component are removed.
     TakeParts,
     /// A thread is ended for good.
     EndThread,
@@ -56,7 +56,7 @@ pub enum Farewell {
     CloseLists,
 }
 
-/// Names of the page tables of an ISA, by level.
+/// Frame-table kinds of the page tables of an ISA, by level.
 const TABLES: [[KernelKind; Level::ALL.len()]; ISA_COUNT] = {
     let mut all = [[KernelKind::ADDRESS_SPACE; Level::ALL.len()]; ISA_COUNT];
     let mut isa = 0;
@@ -86,7 +86,7 @@ pub const CAPTBL_LEAF: KernelKind = captbl(0);
 /// The root of a capability table.
 pub const CAPTBL_ROOT: KernelKind = captbl(1);
 
-/// What the frame table calls a page table.
+/// The frame-table kind of a page table.
 #[inline]
 pub const fn table_kind(isa: Isa, level: Level) -> KernelKind {
     let row = match level {
@@ -181,10 +181,10 @@ pub const fn of(kind: ObjectKind) -> Kind {
     }
 }
 
-/// Kinds that the frame table can name.
+/// The number of kinds that the frame table can name.
 const NAMES: usize = 32;
 
-/// The rows, by what the frame table calls the kind.
+/// The rows, by the kind's number in the frame table.
 static BY_NAME: [Option<Kind>; NAMES] = {
     let mut all = [None; NAMES];
     let mut i = 0;
@@ -198,13 +198,13 @@ static BY_NAME: [Option<Kind>; NAMES] = {
     all
 };
 
-/// The row of what the frame table calls a kind; `None` if it names no object.
+/// The row of a frame-table kind; `None` if it is no object.
 #[inline]
 pub fn named(kind: KernelKind) -> Option<&'static Kind> {
     BY_NAME.get(usize::from(kind.get()))?.as_ref()
 }
 
-/// The kinds whose frames are given up by their records alone, a bit each by the frame table's number.
+/// The kinds whose frames are untyped by their records alone, one bit for each number of the frame table.
 pub const PLAIN: u32 = {
     let mut kinds = 0;
     let mut i = 0;
@@ -218,7 +218,7 @@ pub const PLAIN: u32 = {
     kinds
 };
 
-/// What kind of object capabilities of a type refer to; `None`: a block of user memory, or nothing.
+/// The kind of object that capabilities of a type refer to; `None` for a block of user memory, or no object.
 #[inline]
 pub const fn referred(ty: CapType, payload: &[u64; 3]) -> Option<KernelKind> {
     match ty {

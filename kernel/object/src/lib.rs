@@ -1,29 +1,29 @@
-//! What kernels share: the words of fused memory, the system's tables in it, kernel objects; and what
-//! a node knows to find them.
+//! The state that kernels share: the words of fused memory, the system's tables, kernel objects; and the
+//! private state by which a node finds them.
 //!
 //! | module | concern |
 //! |---|---|
 //! | [`memory`] | shared words, with coherent caches or without |
-//! | [`tables`] | where the system's tables are |
+//! | [`tables`] | the places of the system's tables |
 //! | [`node`] | a machine's private state |
 //! | [`thread`], [`component`], [`endpoint`], [`space`], [`time`] | kernel objects |
-//! | [`ids`] | which thread has which id |
+//! | [`ids`] | the table of thread ids |
 //! | [`kinds`] | the table of object kinds |
 //!
-//! Nothing here depends on a machine, and nothing decides anything: it is layouts, and changes of them
-//! that are one protocol each.
+//! Nothing here depends on a machine, and nothing here is policy: this crate has layouts, and the protocol
+//! for changing each.
 //!
 //! # Objects
 //!
-//! Each is one frame of fused memory, retyped from what users have supplied.
+//! Each object is one frame of fused memory, retyped from memory that users have supplied.
 //!
-//! Objects refer to each other by weak references (frame and version), which one load checks;
-//! nothing here is an address, so every node can follow them. What must not vanish under a
-//! reference is *pinned* in the frame table instead: tables by the entries that lead to them,
-//! a component's capability table and address space by the component.
+//! Objects refer to each other by weak references (frame and version), which one load checks. No reference is
+//! an address, so every node can follow it. A target that must not vanish is *pinned* in the frame table
+//! instead: tables by the entries that lead to them, a component's capability table and address space by the
+//! component.
 //!
-//! A reference that has been checked can be used until this CPU leaves the kernel, whatever
-//! happens to the object: its frame is not reused before every CPU has been out.
+//! A reference that has been checked can be used until this CPU leaves the kernel, whatever happens to the
+//! object: its frame is not reused before every CPU has left the kernel once.
 
 #![no_std]
 #![deny(unsafe_code)]
@@ -65,11 +65,11 @@ pub const fn layout(h: LayoutHash) -> LayoutHash {
     ))))
 }
 
-/// An object that a weak reference refers to.
+/// The object that a weak reference refers to.
 ///
 /// # Errors
 ///
-/// [`Error::Revoked`] if the frame has changed hands.
+/// [`Error::Revoked`] if the frame has been retyped.
 #[inline]
 pub fn find<T: Shared>(node: &Node, object: WeakRef, kind: KernelKind) -> Result<&'static T> {
     if !node.tables.frames.is_object(object, kind) {
@@ -78,11 +78,11 @@ pub fn find<T: Shared>(node: &Node, object: WeakRef, kind: KernelKind) -> Result
     node.map.get(object.frame.address()).ok_or(Error::Corrupt)
 }
 
-/// The same for a stored reference word.
+/// The object that a stored reference word refers to, with the reference.
 ///
 /// # Errors
 ///
-/// [`Error::NotFound`] if the word refers to nothing, else as [`find`].
+/// [`Error::NotFound`] if the word refers to nothing; the errors of [`find`].
 #[inline]
 pub fn follow<T: Shared>(
     node: &Node,
@@ -93,7 +93,7 @@ pub fn follow<T: Shared>(
     Ok((find(node, object, kind)?, object))
 }
 
-/// The reference to the frame that a structure starts, with the version that the frame has now.
+/// The reference to the frame at whose start a structure lies, with the frame's present version.
 pub fn reference<T>(node: &Node, object: &'static T) -> Option<WeakRef> {
     let frame = frame_of(node, object)?;
     let (word, _) = node.tables.frames.read(frame).ok()?;
@@ -103,14 +103,14 @@ pub fn reference<T>(node: &Node, object: &'static T) -> Option<WeakRef> {
     })
 }
 
-/// The frame that a structure starts.
+/// The frame at whose start a structure lies.
 pub fn frame_of<T>(node: &Node, object: &'static T) -> Option<FrameRef> {
     node.map
         .physical(core::ptr::from_ref(object) as u64)
         .and_then(FrameRef::of)
 }
 
-/// Link words: 0 is no frame, else the frame's number plus one.
+/// The link word of a frame: its number plus one. 0 is no frame.
 pub fn link_to(frame: FrameRef) -> u64 {
     frame.bits() as u64 + 1
 }

@@ -1,17 +1,17 @@
-//! Shared memory as this run has it: with coherent caches or without.
+//! Shared memory of this run, with coherent caches or without.
 //!
-//! The choice is made at boot, once; what is the same in both cases (loads and stores) does not
-//! look at it.
+//! The choice is made once, at boot. Operations that are the same in both cases (loads and stores) do not
+//! check it.
 //!
 //! | | coherent | incoherent |
 //! |---|---|---|
-//! | read, write a shared word | one load (acquire), one store (release) | the line is dropped before, written back behind |
-//! | change one (exchange, add, bits) | one read-modify-write, acquire and release | the same at memory, which the back end sees to: two nodes' caches must not both win |
-//! | load, store of [`GlobalMem`] | as it says | the same: rows say themselves what they write back and drop |
+//! | read, write a shared word | one load (acquire), one store (release) | the line is dropped before, written back after |
+//! | change one (exchange, add, bits) | one read-modify-write, acquire and release | a read-modify-write at memory, by the back end: two nodes' caches must not both win |
+//! | load, store of [`GlobalMem`] | plain | plain: rows write back and drop lines explicitly |
 //! | hand an object over | nothing | all its lines are written back and dropped |
 //!
-//! There are two ways to the same words: [`GlobalMem`], by physical address, for the protocol crates,
-//! which name words so; and the methods of [`Words`], by reference, for kernel objects, whose
+//! There are two interfaces to the same words: [`GlobalMem`], by physical address, for the protocol crates,
+//! which name words by address; and the methods of [`Words`], by reference, for kernel objects, whose
 //! addresses have been checked when they were found.
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use dyad_coherence::{Coherent, GlobalMem, Incoherent, LINE_BYTES, Word};
 use dyad_retype::row::Record;
 use dyad_shm::{FrameEntry, FusedMap, PhysAddr};
 
-/// As [`load_coherent`], without any order.
+/// Reads a shared word like [`load_coherent`], without any order.
 #[inline(always)]
 pub fn look_coherent(word: &AtomicU64) -> u64 {
     before_look(|| word);
@@ -43,7 +43,7 @@ impl Words {
         Words { map, caches: None }
     }
 
-    /// Words of a system whose caches nobody keeps coherent.
+    /// Words of a system whose caches are not coherent.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Words {
         self.caches.is_none()
     }
 
-    /// Words of which no copies have to be written back or dropped, if caches are coherent.
+    /// Words whose lines never have to be written back or dropped; `None` if caches are not coherent.
     #[inline]
     pub const fn if_coherent(&self) -> Option<CoherentWords> {
         match self.caches {
@@ -74,8 +74,7 @@ impl Words {
         }
     }
 
-    /// The caches that nobody keeps coherent, unless the caller is to do without
-    /// ([`seeded`](crate::seeded)).
+    /// The caches, if they are not coherent and the caller is not the seeded bug ([`seeded`](crate::seeded)).
     #[inline(always)]
     #[cfg_attr(feature = "ktest", track_caller)]
     fn caches(&self) -> Option<&Incoherent<'static>> {
@@ -92,7 +91,8 @@ impl Words {
     }
 }
 
-/// Every change of a shared word comes by here: tests end machines, and let others act, between two of them.
+/// Called before every change of a shared word: tests end machines, and let other nodes act, between two
+/// changes.
 #[inline(always)]
 fn before_change<'w>(word: impl FnOnce() -> &'w AtomicU64) {
     #[cfg(any(test, feature = "host"))]
@@ -101,7 +101,8 @@ fn before_change<'w>(word: impl FnOnce() -> &'w AtomicU64) {
     let _ = word;
 }
 
-/// Every look at a shared word that others may change comes by here: tests let others act between two of them.
+/// Called before every read of a shared word that other nodes may change: tests let other nodes act between
+/// two reads.
 #[inline(always)]
 fn before_look<'w>(word: impl FnOnce() -> &'w AtomicU64) {
     #[cfg(any(test, feature = "host"))]
@@ -110,7 +111,7 @@ fn before_look<'w>(word: impl FnOnce() -> &'w AtomicU64) {
     let _ = word;
 }
 
-/// Reads a shared word that the caller has found, from whatever copy this node has; acquires. `WHY` is the number of a
+/// Reads a shared word by reference, from this node's copy; acquires. `WHY` is the number of a
 /// [`Permitted`](dyad_shm::permitted::Permitted).
 #[inline(always)]
 pub fn load_permitted<const WHY: u32>(word: &AtomicU64) -> u64 {
@@ -282,18 +283,18 @@ impl GlobalMem for Words {
     }
 }
 
-/// What fast paths of rows do with shared words where caches are coherent: each is one instruction.
+/// Accesses to shared words by fast paths of rows, where caches are coherent: each is one instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct CoherentWords(());
 
 impl CoherentWords {
-    /// A word that rows work on.
+    /// A word for use by rows.
     #[inline(always)]
     pub const fn word(self, at: &'static AtomicU64) -> CoherentWord {
         CoherentWord { words: self, at }
     }
 
-    /// Replaces `old` by `new`; whether it was there. Acquires and releases.
+    /// Replaces `old` by `new`; returns whether the word was `old`. Acquires and releases.
     #[inline(always)]
     pub fn exchange(self, word: &AtomicU64, old: u64, new: u64) -> bool {
         before_change(|| word);
@@ -301,18 +302,18 @@ impl CoherentWords {
             .is_ok()
     }
 
-    /// Replaces `old` by `new`: `Err` with what is there instead. Acquires and releases.
+    /// Replaces `old` by `new`. Acquires and releases.
     ///
     /// # Errors
     ///
-    /// What is there.
+    /// The value of the word if it is not `old`.
     #[inline(always)]
     pub fn replace(self, word: &AtomicU64, old: u64, new: u64) -> core::result::Result<u64, u64> {
         before_change(|| word);
         word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
     }
 
-    /// Adds, returns what was there. Acquires and releases.
+    /// Adds, and returns the old value. Acquires and releases.
     #[inline(always)]
     pub fn increase(self, word: &AtomicU64, n: u64) -> u64 {
         before_change(|| word);
@@ -326,13 +327,13 @@ impl CoherentWords {
         word.fetch_or(bits, Ordering::AcqRel);
     }
 
-    /// As [`GlobalMem::fence`].
+    /// A full fence, like [`GlobalMem::fence`].
     #[inline(always)]
     pub fn fence(self) {
         core::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// As [`GlobalMem::store_line`].
+    /// Stores four words of a line, like [`GlobalMem::store_line`].
     #[inline(always)]
     pub fn store_line(self, line: &[AtomicU64; 8], words: [u64; 4]) {
         before_change(|| &line[0]);
@@ -342,7 +343,7 @@ impl CoherentWords {
         line[0].store(words[0], Ordering::Release);
     }
 
-    /// As [`GlobalMem::fill_line`].
+    /// Fills the rest of a line, like [`GlobalMem::fill_line`].
     #[inline(always)]
     pub fn fill(self, line: &[AtomicU64; 8], words: [u64; 6]) {
         before_change(|| &line[2]);
@@ -358,7 +359,7 @@ impl CoherentWords {
         word.store(value, Ordering::Relaxed);
     }
 
-    /// Releases.
+    /// Stores; releases.
     #[inline(always)]
     pub fn store(self, word: &AtomicU64, value: u64) {
         before_change(|| word);
@@ -366,10 +367,10 @@ impl CoherentWords {
     }
 }
 
-/// A shared word that has been found, where caches are coherent.
+/// A shared word by reference, where caches are coherent.
 #[derive(Clone, Copy, Debug)]
 pub struct CoherentWord {
-    /// What may be done with it.
+    /// The operations on it.
     pub words: CoherentWords,
     /// The word.
     pub at: &'static AtomicU64,
@@ -397,10 +398,10 @@ impl Word for CoherentWord {
     }
 }
 
-/// The record of a frame that has been found, where caches are coherent.
+/// The record of a frame by reference, where caches are coherent.
 #[derive(Clone, Copy, Debug)]
 pub struct CoherentRecord {
-    /// What may be done with its words.
+    /// The operations on its words.
     pub words: CoherentWords,
     /// The record of the frame.
     pub at: &'static FrameEntry,
@@ -418,13 +419,12 @@ impl Record for CoherentRecord {
     }
 }
 
-/// Words of structures that several nodes change, wherever they lie in the pools.
+/// Accesses to words of structures that several nodes change, anywhere in the pools.
 ///
-/// Where caches are not coherent each of these acts at memory; where they are, it is one atomic
-/// instruction.
+/// Each acts at memory where caches are not coherent; otherwise it is one atomic instruction.
 impl Words {
-    /// Where a word is. Asked only where caches are not coherent: looking it up costs more than the
-    /// whole operation otherwise.
+    /// The address of a word. Looked up only where caches are not coherent: otherwise the lookup would cost
+    /// more than the whole operation.
     #[cold]
     #[inline(never)]
     fn at(&self, word: &AtomicU64) -> PhysAddr {
@@ -433,7 +433,7 @@ impl Words {
             .expect("a shared word lies in a pool")
     }
 
-    /// Reads a word that others write; acquires.
+    /// Reads a word that other nodes write; acquires.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn read(&self, word: &AtomicU64) -> u64 {
@@ -444,8 +444,8 @@ impl Words {
         word.load(Ordering::Acquire)
     }
 
-    /// As [`read`](Words::read), of the first word of an object that others change: the next `bytes`
-    /// bytes are then as memory has them too.
+    /// Reads the first word of an object that other nodes change, like [`read`](Words::read); the next
+    /// `bytes` bytes are also refreshed from memory.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn read_first(&self, word: &AtomicU64, bytes: u64) -> u64 {
@@ -454,8 +454,8 @@ impl Words {
         word.load(Ordering::Acquire)
     }
 
-    /// Drops this node's copy of an object's first `bytes` bytes, which begin with a word: the loads that
-    /// follow see memory.
+    /// Drops this node's copy of the first `bytes` bytes of an object, which begins with the word `first`:
+    /// later loads see memory.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn refresh(&self, first: &AtomicU64, bytes: u64) {
@@ -464,8 +464,9 @@ impl Words {
         }
     }
 
-    /// As [`exchange`](Words::exchange), of the first word of an object that changes hands with it. What
-    /// this node has stored to the next `bytes()` bytes is in memory before, and no copy of them stays.
+    /// Exchanges the first word of an object, which holds its owner, like [`exchange`](Words::exchange). This
+    /// node's stores to the next `bytes()` bytes reach memory before the exchange, and this node keeps no
+    /// copy of them.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn exchange_first(
@@ -481,15 +482,15 @@ impl Words {
         self.exchange(word, old, new)
     }
 
-    /// Reads a word from whatever copy this node has: one of the reads that may be stale. `WHY` is the
-    /// number of a [`Permitted`](dyad_shm::permitted::Permitted).
+    /// Reads a word from this node's copy; the value may be stale. `WHY` is the number of a
+    /// [`Permitted`](dyad_shm::permitted::Permitted).
     #[inline(always)]
     pub fn hint<const WHY: u32>(&self, word: &AtomicU64) -> u64 {
         before_look(|| word);
         dyad_coherence::load_permitted::<WHY>(word, Ordering::Relaxed)
     }
 
-    /// Writes a word that others read, on a line that nobody else stores to now; releases.
+    /// Writes a word that other nodes read, on a line that no other node stores to now; releases.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn write(&self, word: &AtomicU64, value: u64) {
@@ -500,7 +501,7 @@ impl Words {
         }
     }
 
-    /// Writes `value`, returns what was there.
+    /// Writes `value`, and returns the old value.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn replace(&self, word: &AtomicU64, value: u64) -> u64 {
@@ -511,7 +512,7 @@ impl Words {
         }
     }
 
-    /// Sets bits, returns what was there.
+    /// Sets bits, and returns the old value.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn set_bits(&self, word: &AtomicU64, bits: u64) -> u64 {
@@ -522,7 +523,7 @@ impl Words {
         }
     }
 
-    /// Adds, returns what was there.
+    /// Adds, and returns the old value.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn increase(&self, word: &AtomicU64, n: u64) -> u64 {
@@ -533,7 +534,7 @@ impl Words {
         }
     }
 
-    /// Replaces `old` by `new`; whether it was there.
+    /// Replaces `old` by `new`; returns whether the word was `old`.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn exchange(&self, word: &AtomicU64, old: u64, new: u64) -> bool {
@@ -546,8 +547,7 @@ impl Words {
         }
     }
 
-    /// A frame is about to change hands: what this node has stored there goes to memory, and it
-    /// keeps no copy.
+    /// Prepares a frame for another owner: this node's stores to it reach memory, and the node keeps no copy.
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn hand_over<T>(&self, object: &'static T) {
         if let Some(c) = self.caches()
@@ -558,8 +558,8 @@ impl Words {
     }
 }
 
-/// The line of a slot, found once: an operation on a slot goes back to it several times, and the
-/// address is checked when it is found.
+/// The line of a slot, looked up once: an operation accesses the slot several times, and the address is
+/// checked at the lookup.
 pub struct SlotLine {
     words: &'static Words,
     line: &'static [AtomicU64; 8],

@@ -1,4 +1,4 @@
-//! This machine's private state: who it is, what it knows of the others, its sending ends.
+//! This machine's private state: its identity, its view of other nodes, its sending ends.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,29 +16,28 @@ use crate::ids::ThreadTable;
 use crate::memory::Words;
 use crate::tables::Tables;
 
-/// The state.
+/// The private state of a machine.
 pub struct Node {
     /// Boot parameters.
     pub params: BootParams<'static>,
     /// The pools.
     pub map: &'static FusedMap,
-    /// Their words.
+    /// Words of the pools.
     pub words: &'static Words,
     /// Frame records, epochs, publications.
     pub tables: Tables,
-    /// This node's rounds. The lock is local to this node; a CPU that does not get it does
-    /// something else.
+    /// This node's rounds. The lock is local to this node; a CPU that does not get it does not wait.
     pub round: Mutex<Option<Round>>,
     /// The superblock.
     pub sb: &'static Superblock,
-    /// Which thread has which id.
+    /// The table of thread ids.
     pub ids: &'static ThreadTable,
-    /// Sending ends of the inboxes of every CPU of every node. The lock is local to this node:
-    /// its CPUs share one sending end per receiver.
+    /// Sending ends of the inboxes of every CPU of every node. The locks are local to this node: its CPUs
+    /// share one sending end per receiver.
     pub outboxes: [[Mutex<Option<Producer>>; MAX_CPUS]; MAX_NODES],
-    /// Who hears of interrupts, by number: endpoints, which of them, bits.
+    /// The target of each interrupt, by number: endpoints, number of the line, bits.
     pub interrupts: [Mutex<Option<(WeakRef, u64, u64)>>; 64],
-    /// Root thread of each CPU: weak references; 0: none.
+    /// Root thread of each CPU: a weak reference; 0 means none.
     pub roots: [AtomicU64; MAX_CPUS],
     incarnation: AtomicU64,
     /// CPUs that have reported after a stop request.
@@ -65,7 +64,7 @@ pub fn node() -> &'static Node {
     NODE.get().expect("node state used before boot set it up")
 }
 
-/// This machine's state, if boot has got so far.
+/// This machine's state; `None` before boot has set it up.
 pub fn try_node() -> Option<&'static Node> {
     #[cfg(any(test, feature = "host"))]
     if let Some(node) = crate::host::current_node() {
@@ -94,11 +93,11 @@ pub fn init(params: BootParams<'static>, map: FusedMap) -> dyad_abi::Result<&'st
 }
 
 impl Node {
-    /// Of a node with these parameters.
+    /// The state of a node with these parameters.
     ///
     /// # Errors
     ///
-    /// As [`init`].
+    /// The errors of [`init`].
     pub fn new(params: BootParams<'static>, words: &'static Words) -> dyad_abi::Result<Node> {
         let map = words.map();
         Ok(Node {
@@ -134,13 +133,13 @@ impl Node {
         self.incarnation.load(Ordering::Relaxed) as u32
     }
 
-    /// Boot has taken this node's place in the node table, as this incarnation.
+    /// Sets this node's incarnation, once boot has taken its place in the node table.
     pub fn set_incarnation(&self, n: u32) {
         self.incarnation.store(n as u64, Ordering::Relaxed);
     }
 
-    /// Makes a thread the root thread of a CPU: the one that runs whenever no other does. What the
-    /// thread is was stored before; the CPU looks at its next turn.
+    /// Makes a thread the root thread of a CPU, which runs it when no other thread runs. The thread's words
+    /// have been stored before; the CPU sees the change at its next turn.
     pub fn set_root(&self, cpu: CpuId, thread: WeakRef) {
         self.roots[cpu.index()].store(thread.bits(), Ordering::Release);
     }
@@ -160,7 +159,7 @@ impl Node {
         self.params.isas[n.index()]
     }
 
-    /// ISAs that some node of the system has; those have page tables in every address space.
+    /// ISAs that at least one node of the system has; every address space has page tables for them.
     pub fn isas(&self) -> impl Iterator<Item = Isa> + Clone + '_ {
         Isa::ALL
             .into_iter()
@@ -180,8 +179,8 @@ impl Node {
             .find(|&n| matches!(self.word_of(n).state, NodeState::Live))
     }
 
-    /// The state word of a node, as memory has it: every node may change it, and the launcher.
-    /// Acquires. Damaged words read as DEAD.
+    /// The state word of a node, read from memory, because every node and the launcher may change it.
+    /// Acquires. A malformed word reads as DEAD.
     #[inline]
     pub fn word_of(&self, n: NodeId) -> NodeWord {
         let word = self.words.read(&self.sb.node(n).state);
@@ -191,7 +190,7 @@ impl Node {
         })
     }
 
-    /// Whether a node takes part now; see [`NodeState::is_live`].
+    /// Whether a node is live; see [`NodeState::is_live`].
     #[inline]
     pub fn is_live(&self, n: NodeId) -> bool {
         self.word_of(n).state.is_live()

@@ -1,9 +1,8 @@
-//! Seeded bugs: a kernel that leaves one flush out, for tests of the simulator's sanitizer.
+//! Seeded bugs: a kernel that omits one flush, for tests of the simulator's sanitizer.
 //!
-//! Kernels that are built with their tests can be told, by the boot parameter `test_seeded`, of one call
-//! in the source, as `file:line`. There [`Words`](crate::memory::Words) goes straight to the word, as
-//! it does where caches are coherent: nothing is written back or dropped. Other kernels have nothing
-//! of this.
+//! The boot parameter `test_seeded` names one call in the source, as `file:line`, to a kernel that is built
+//! with its tests. At that call [`Words`](crate::memory::Words) accesses the word directly, as it does where
+//! caches are coherent: nothing is written back or dropped. Other kernels contain none of this.
 
 use core::panic::Location;
 
@@ -11,7 +10,7 @@ use spin::Once;
 
 static PLACE: Once<(&str, u32)> = Once::new();
 
-/// Has the call at a place, `file:line`, do without its flush. Once, before there are any.
+/// Makes the call at a place, `file:line`, omit its flush. Called once, before any such call.
 pub fn select(place: &'static str) {
     if let Some((file, line)) = place.rsplit_once(':')
         && let Ok(line) = line.parse()
@@ -20,7 +19,7 @@ pub fn select(place: &'static str) {
     }
 }
 
-/// Whether the caller is to do without.
+/// Whether the calling place must omit its flush.
 #[track_caller]
 pub(crate) fn left_out() -> bool {
     let Some((file, line)) = PLACE.get() else {

@@ -9,14 +9,13 @@
 //!          runs per node, the first empty one ends the list
 //! ```
 //!
-//! A root pins its frame and the space: a space cannot be given up before its roots have been
-//! unlinked. The rows that change mappings are in `dyad_space`.
+//! A root pins its frame and the space: a space cannot be untyped before its roots have been unlinked.
+//! `dyad_space` has the rows that change mappings.
 //!
-//! A slot that is being filled or emptied says which node does it. If that node dies, recovery frees the
-//! slot ([`Space::repair_regions`]): the region had not been added yet, or was being taken away.
+//! A slot that is being filled or emptied names the node that does it. If that node dies, recovery frees the
+//! slot ([`Space::repair_regions`]): the region had not been added yet, or was being removed.
 //!
-//! Which node writes what, for machines with incoherent caches: every word is read and modified at
-//! memory ([`Words`]).
+//! For machines with incoherent caches, every word is read and modified at memory ([`Words`]).
 
 use core::sync::atomic::AtomicU64;
 
@@ -31,14 +30,14 @@ use dyad_shm::{LayoutHash, PhysAddr, shared_layout, shared_struct};
 
 use crate::memory::Words;
 
-/// Regions an address space can have.
+/// The most regions of an address space.
 pub const MAX_REGIONS: usize = 94;
-/// Runs of frames that the supply of a node can have.
+/// The most runs of frames in the supply of a node.
 pub const MAX_RUNS: usize = 5;
-/// Root word while a root is taken out; its frame is in no pool.
+/// Root word while a root is being unlinked; its frame is in no pool.
 pub const CLOSING: u64 = crate::NO_REFERENCE;
-/// Bits of a start word that hold a mark. Start addresses are multiples of pages, so readers take a word
-/// with a mark for no region. A mark alone is below every start address.
+/// Bits of a start word that hold a mark. Start addresses are multiples of pages, so readers treat a word
+/// with a mark as no region. A mark alone is below every start address.
 const MARK: u64 = PAGE_SIZE - 1;
 
 /// The mark of a node in the start word of a slot that it is changing.
@@ -52,7 +51,7 @@ shared_struct! {
     #[repr(align(32))]
     pub struct RegionSlot {
         /// 0: free. A mark of a node: that node fills or empties the slot. A start address with a mark: the
-        /// node looks whether another region is there. Else the start address.
+        /// node checks whether another region overlaps. Otherwise the start address.
         pub start: AtomicU64,
         /// One past the end.
         pub end: AtomicU64,
@@ -64,16 +63,16 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Where faults on a node take frames from.
+    /// The supply of a node: the frames that its faults take.
     #[derive(Debug)]
     #[repr(align(64))]
     pub struct SupplySlot {
-        /// `first frame:32 | frames:32`; the first one without frames ends the list. What is in two
-        /// of them while the list changes is tried twice.
+        /// `first frame:32 | frames:32`; the first run without frames ends the list. A frame that is in two
+        /// runs while the list changes is tried twice.
         pub runs: [AtomicU64; MAX_RUNS],
         /// Frames tried so far.
         pub cursor: AtomicU64,
-        /// Frames tried since the last one that was, or will be, free.
+        /// Frames tried since the last one that was free or only waited for quiescence.
         pub in_vain: AtomicU64,
         /// Frames of the first run that have been tried for tables, if there are several runs.
         pub tables: AtomicU64,
@@ -89,17 +88,18 @@ shared_struct! {
         pub roots: [AtomicU64; ISA_COUNT],
         /// Page faults resolved by a new frame.
         pub faults_filled: AtomicU64,
-        /// Page faults resolved from another ISA's table.
+        /// Page faults resolved by a copy from another ISA's table.
         pub faults_copied: AtomicU64,
-        /// Region slots that have ever been in use: those behind need not be looked at.
+        /// Region slots that have ever been in use: later slots need not be read.
         pub slots_used: AtomicU64,
-        /// Shootdowns that have been asked for: see `dyad_space::shootdown`, also for the next two.
+        /// Shootdowns that have been requested: see `dyad_space::shootdown`, also for `confirmed` and
+        /// `round`.
         pub tickets: AtomicU64,
-        /// Regions added and taken away so far: after each of them.
+        /// Regions added and removed so far; incremented after each change.
         pub region_changes: AtomicU64,
-        /// The last shootdown that is over, and all before it.
+        /// The last shootdown that is complete, with all before it.
         pub confirmed: AtomicU64,
-        /// Per node: where its faults take frames from.
+        /// The supply of each node.
         pub supplies: [SupplySlot; MAX_NODES],
         /// The round of shootdowns that is under way: `ticket:32 | stamp:32`.
         pub round: AtomicU64,
@@ -132,24 +132,24 @@ pub struct Region {
     pub start: u64,
     /// One past the end.
     pub end: u64,
-    /// What faults in it do.
+    /// The action of faults in it.
     pub kind: RegionKind,
     /// Whether frames that faults take are mapped writable.
     pub write: bool,
-    /// From whose supply faults take pages, on any node; `None`: from that of the node they are on.
+    /// The node whose supply faults use, on any node; `None` for that of the faulting node.
     pub home: Option<NodeId>,
-    /// Its pieces; `None`: it is all one.
+    /// The pieces of the region; `None` if it is not divided.
     pub stripes: Option<Stripes>,
 }
 
 impl Region {
-    /// A region as operations name it.
+    /// A region, from the arguments of an operation.
     ///
     /// # Errors
     ///
-    /// [`Error::BadArgument`] if the range is empty, not of whole pages, or not in the user half,
-    /// if there is no such kind, or if stripes are none that there can be, or do not begin and end
-    /// with the range; [`Error::NoSuchNode`] if the home is no node that there can be.
+    /// [`Error::BadArgument`] if the range is empty, not of whole pages, or not in the user half, if there is
+    /// no such kind, or if the stripes are malformed or do not begin and end with the range;
+    /// [`Error::NoSuchNode`] if the home is an impossible node number.
     pub fn new(start: u64, length: u64, kind: u64) -> Result<Region> {
         let end = start.checked_add(length).ok_or(Error::BadArgument)?;
         let stripes = match kind >> 16 {
@@ -185,7 +185,7 @@ impl Region {
         })
     }
 
-    /// The word that kind, permission, home and stripes are in.
+    /// The word of kind, permission, home and stripes.
     const fn word(&self) -> u64 {
         let stripes = match self.stripes {
             Some(s) => s.bits(),
@@ -198,7 +198,7 @@ impl Region {
         self.kind as u64 | (self.write as u64) << 8 | home << 9 | stripes << 16
     }
 
-    /// Whether an address is in it: not before, behind, or between its pieces.
+    /// Whether an address is in the region: not before it, behind it, or between its pieces.
     pub fn contains(&self, va: u64) -> bool {
         self.start <= va && va < self.end && self.stripes.is_none_or(|s| s.around(va).2)
     }
@@ -207,9 +207,9 @@ impl Region {
 /// A run of frames that faults may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Supply {
-    /// The first of them.
+    /// The first frame.
     pub first: FrameRef,
-    /// How many.
+    /// The number of frames.
     pub frames: u64,
 }
 
@@ -227,13 +227,13 @@ impl Supply {
         .filter(|_| frames != 0)
     }
 
-    /// Whether a frame belongs to it.
+    /// Whether a frame belongs to the run.
     pub fn contains(&self, frame: FrameRef) -> bool {
         let (first, frame) = (self.first.bits() as u64, frame.bits() as u64);
         frame >= first && frame - first < self.frames
     }
 
-    /// Frame number `n` of it.
+    /// Frame number `n` of the run.
     pub fn frame(&self, n: u64) -> Option<FrameRef> {
         if n >= self.frames {
             return None;
@@ -245,7 +245,7 @@ impl Supply {
     }
 }
 
-/// All that faults on a node may take.
+/// All frames that faults on a node may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Supplies {
     runs: [Option<Supply>; MAX_RUNS],
@@ -254,14 +254,14 @@ pub struct Supplies {
 }
 
 impl Supplies {
-    /// How many frames there are for pages: if there are several runs, not the last ones of the first
-    /// one ([`TABLES_PART`]).
+    /// The number of frames for pages. If there are several runs, the last part of the first one is left out
+    /// ([`TABLES_PART`]).
     pub const fn frames(&self) -> u64 {
         self.total
     }
 
-    /// Frame number `n`: those of the run that was added last come first, so that there is room for
-    /// tables in the first one.
+    /// Frame number `n`: the frames of the last run come first, which leaves room for tables in the first
+    /// one.
     pub fn frame(&self, n: u64) -> Option<FrameRef> {
         let mut n = n;
         for run in self.runs[..self.used].iter().rev().flatten() {
@@ -278,7 +278,7 @@ impl Supplies {
         if self.used > 1 { self.runs[0] } else { None }
     }
 
-    /// Whether a frame belongs to one of them.
+    /// Whether a frame belongs to one of the runs.
     pub fn contains(&self, frame: FrameRef) -> bool {
         self.runs.iter().flatten().any(|s| s.contains(frame))
     }
@@ -288,7 +288,7 @@ impl Space {
     /// The kind of its frame.
     pub const KIND: KernelKind = KernelKind::ADDRESS_SPACE;
 
-    /// Root of the page table of an ISA, if there is one. It stays one until this CPU leaves the
+    /// Root of the page table of an ISA, if there is one. The root stays valid until this CPU leaves the
     /// kernel: the frame is not reused before.
     #[inline]
     pub fn root(&self, words: &Words, isa: Isa) -> Option<PhysAddr> {
@@ -299,7 +299,7 @@ impl Space {
         Some(WeakRef::from_bits(word)?.frame.address())
     }
 
-    /// Adds a region on behalf of node `me`. Looks at all slots.
+    /// Adds a region on behalf of node `me`. Reads all slots.
     ///
     /// # Errors
     ///
@@ -355,8 +355,8 @@ impl Space {
     }
 
     /// Frees the slots that a dead node was filling or emptying. Only recovery of that node calls this. A
-    /// region whose start address had been stored stays, and so does a region of a live node. Other CPUs
-    /// look at all regions anew: the dead node may not have counted its last change.
+    /// region whose start address had been stored stays, and so does a region of a live node. Other CPUs read
+    /// all regions anew, because the dead node may not have counted its last change.
     pub fn repair_regions(&self, words: &Words, dead: NodeId) {
         for slot in &self.regions {
             let start = words.read(&slot.start);
@@ -367,7 +367,7 @@ impl Space {
         words.increase(&self.region_changes, 1);
     }
 
-    /// Takes the region that starts at `start` away, on behalf of node `me`; pages in it stay.
+    /// Removes the region that starts at `start`, on behalf of node `me`; pages in it stay.
     ///
     /// # Errors
     ///
@@ -400,7 +400,7 @@ impl Space {
         Region::new(start, end.checked_sub(start)?, kind).ok()
     }
 
-    /// The regions there are now.
+    /// The present regions.
     pub fn regions<'a>(&'a self, words: &'a Words) -> impl Iterator<Item = Region> + 'a {
         self.regions
             .iter()
@@ -408,7 +408,7 @@ impl Space {
             .filter_map(|s| Self::read_slot(words, s))
     }
 
-    /// Start, end and slot of each region there is now: what can be read without decoding the rest.
+    /// Start, end and slot of each present region, which can be read without decoding the rest.
     pub fn bounds<'a>(
         &'a self,
         words: &'a Words,
@@ -424,7 +424,7 @@ impl Space {
             })
     }
 
-    /// The region an address is in.
+    /// The region that contains an address.
     pub fn region_at(&self, words: &Words, va: u64) -> Option<Region> {
         self.regions
             .iter()
@@ -433,7 +433,7 @@ impl Space {
             .find_map(|s| Self::read_slot(words, s).filter(|r| r.contains(va)))
     }
 
-    /// Where faults on a node take frames from; `None`: from nowhere.
+    /// The supply of a node; `None` if it has no frames.
     pub fn supply(&self, words: &Words, node: NodeId) -> Option<Supplies> {
         let mut all = Supplies {
             runs: [None; MAX_RUNS],
@@ -454,8 +454,8 @@ impl Space {
         Some(all).filter(|all| all.used != 0)
     }
 
-    /// Changes one run of that; without it, those behind it are not looked at. Faults begin anew to
-    /// look for free frames: in what has been added, if the last run has become longer.
+    /// Changes one run of a node's supply; without frames, the runs behind it are ignored. Faults restart
+    /// their search for free frames: in the added part, if the run has become longer.
     pub fn set_run(&self, words: &Words, node: NodeId, run: usize, supply: Option<Supply>) {
         let slot = &self.supplies[node.index()];
         let Some(word) = slot.runs.get(run) else {
@@ -479,12 +479,12 @@ impl Space {
         }
     }
 
-    /// Changes the first run.
+    /// Changes the first run of a node's supply.
     pub fn set_supply(&self, words: &Words, node: NodeId, supply: Option<Supply>) {
         self.set_run(words, node, 0, supply);
     }
 
-    /// Whether a frame is from one of the supplies.
+    /// Whether a frame belongs to a supply of the space.
     pub fn is_supplied(&self, words: &Words, frame: FrameRef) -> bool {
         NodeId::first(MAX_NODES)
             .filter_map(|n| self.supply(words, n))

@@ -1,7 +1,7 @@
 //! The system's tables in shared memory: frame records, publications, intents, logs.
 //!
-//! Frames that hold them are born RESERVED and stay so: the records of everything before
-//! [`Layout::usable`] and behind it are zero.
+//! Frames that hold these tables are RESERVED from the start and stay so: the records of all frames before
+//! and after [`Layout::usable`] are zero.
 //!
 //! ```text
 //! CXL pool     superblock | quiescence | inboxes | frame records | usable ... | archive
@@ -21,19 +21,19 @@ use dyad_shm::{FrameEntry, FusedMap, PhysAddr, PoolId};
 
 use crate::memory::Words;
 
-/// Where the records of a pool are, and which of its frames they let be used.
+/// The place of a pool's records, and the range of its usable frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Start of the records.
     pub records: PhysAddr,
     /// Frames of the pool.
     pub frames: u64,
-    /// Indexes of the frames that may be used.
+    /// Indexes of the usable frames.
     pub usable: Range<u64>,
 }
 
 impl Layout {
-    /// The layout of a pool; the same on every node.
+    /// The layout of a pool; it is the same on every node.
     pub fn of(params: &BootParams<'_>, pool: PoolId) -> Layout {
         let (at, size, end) = match pool {
             PoolId::Cxl if params.bundle_len != 0 => (
@@ -54,7 +54,7 @@ impl Layout {
     }
 }
 
-/// The tables, as one node works on them.
+/// The tables, as one node accesses them.
 #[derive(Debug)]
 pub struct Tables {
     /// Frames.
@@ -83,17 +83,17 @@ impl Tables {
         })
     }
 
-    /// Where a CPU of this node records what it is in the middle of.
+    /// The record of the intents of a CPU of this node.
     pub fn intents(&self, node: NodeId, cpu: CpuId) -> CpuIntents<'static, Words> {
         self.quiescence.intents(node, cpu)
     }
 
-    /// Whether everybody has moved on since `stamp`.
+    /// Whether every node has published an epoch beyond `stamp`.
     pub fn quiesced(&self, stamp: dyad_shm::frame::Epoch) -> bool {
         EpochSource::quiesced(&self.quiescence, stamp)
     }
 
-    /// Writes the records of a pool nobody uses yet.
+    /// Writes the records of a pool that is not in use yet.
     ///
     /// # Errors
     ///

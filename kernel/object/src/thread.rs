@@ -1,7 +1,7 @@
 //! Threads: one frame each, with one register area per ISA.
 //!
-//! A thread is a *heterogeneous continuation*: what it was doing on each ISA is kept apart, and
-//! exactly one of the areas is the one that runs. The owner word says who may touch the frame:
+//! A thread is a *heterogeneous continuation*: its state on each ISA is kept apart, and exactly one of the
+//! areas is the one that runs. The owner word says which CPU may access the frame:
 //!
 //! ```text
 //!            dispatch                       migrate, cross: registers and floating point
@@ -25,13 +25,13 @@
 //! | give up the CPU: registers and floating point saved, then the owner word | release |
 //! | take a thread: CAS of the owner word | acquire |
 //!
-//! Only who owns a thread stores to its words; what others change in it, the owner word and those of event
-//! lists, they change at memory. So a thread that is nobody's, stopped or not configured, is taken before
-//! it is changed: of two who configure or resume it at the same time, one is refused before it has stored
-//! anything. The words of event lists change whoever owns the thread, and have a line of their own: were
-//! there a word on it that the owner stores to, writing that back could undo their changes.
+//! Only the owner of a thread stores to its words. Other CPUs change only the owner word and the words of
+//! event lists, and change them at memory. A thread without an owner, stopped or not configured, is therefore
+//! taken before it is changed: of two CPUs that configure or resume it at the same time, one is refused
+//! before it has stored anything. The words of event lists change whichever CPU owns the thread, and have a
+//! line of their own: writing back a line that the owner also stores to could undo their changes.
 //!
-//! `seq` counts changes of hands and waits, so that a CPU that has an older one in hand cannot take the
+//! `seq` counts changes of owner and waits, so that a CPU that holds an older owner word cannot take the
 //! thread.
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -45,29 +45,29 @@ use dyad_shm::{LayoutHash, shared_layout, shared_struct};
 
 use crate::memory::Words;
 
-/// Who owns a thread.
+/// The states of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
     /// Not configured, or ended.
     None = 0,
-    /// May be dispatched by a CPU of its node.
+    /// Ready to be dispatched by a CPU of its node.
     Ready = 1,
     /// Runs on a CPU of its node, or waits there for a thread that it has dispatched.
     Running = 2,
-    /// On its way to `node`.
+    /// In transit to `node`.
     Transit = 3,
     /// Waits at an endpoint.
     Blocked = 4,
     /// Taken out of scheduling.
     Stopped = 5,
-    /// Its frame is being given up: it is nothing else any more.
+    /// Its frame is being untyped; the thread never changes its state again.
     Gone = 6,
-    /// A CPU of the node configures or resumes the thread, or accesses its registers.
+    /// Taken by a CPU of the node, which configures or resumes the thread, or accesses its registers.
     Changing = 7,
-    /// It was ready or blocked at its node, which has died. A recoverer has taken it.
+    /// Taken by recovery: it was ready or blocked at a node that has died.
     Orphaned = 8,
-    /// It was on its way to its node, which has died. A recoverer has taken it.
+    /// Taken by recovery: it was in transit to a node that has died.
     Stranded = 9,
 }
 
@@ -76,18 +76,18 @@ pub enum State {
 pub struct Owner {
     /// State.
     pub state: State,
-    /// The node that owns it, or that it is on its way to.
+    /// The node that owns it, or that it is in transit to.
     pub node: NodeId,
     /// Incarnation of that node (24 bits).
     pub incarnation: u32,
-    /// Changes of hands so far (24 bits, wrapping).
+    /// Changes of owner so far (24 bits, wrapping).
     pub seq: u32,
 }
 
 const FIELD: u32 = 0xff_ffff;
 
 impl Owner {
-    /// The word.
+    /// The encoded word.
     pub const fn bits(self) -> u64 {
         self.state as u64
             | (self.node.index() as u64) << 8
@@ -95,7 +95,7 @@ impl Owner {
             | ((self.seq & FIELD) as u64) << 40
     }
 
-    /// Reads a word; `None` if it is none.
+    /// Decodes a word; `None` if it is malformed.
     pub const fn from_bits(w: u64) -> Option<Owner> {
         let state = match w as u8 {
             0 => State::None,
@@ -127,8 +127,8 @@ impl Owner {
         Owner { state, ..self }
     }
 
-    /// The next owner. The number tells two stays at the same node apart: a message about an older
-    /// one takes nothing.
+    /// The next owner. The new number distinguishes two stays at the same node: a message about an older stay
+    /// has no effect.
     #[must_use]
     pub const fn passed(self, to: NodeId, incarnation: u32, state: State) -> Owner {
         Owner {
@@ -139,7 +139,7 @@ impl Owner {
         }
     }
 
-    /// The owner of a running thread that goes to sleep. The number tells its waits apart: see
+    /// The owner word of a running thread that goes to sleep. The new number distinguishes its waits: see
     /// [`Waiter`](crate::endpoint::Waiter).
     #[must_use]
     pub const fn asleep(self) -> Owner {
@@ -150,8 +150,8 @@ impl Owner {
         }
     }
 
-    /// Whether the word is that of a thread in this state at this node, in this incarnation, however
-    /// often it has changed hands.
+    /// Whether the word is that of a thread in this state at this node, in this incarnation, whatever its
+    /// number.
     #[inline]
     pub const fn says(word: u64, state: State, node: NodeId, incarnation: u32) -> bool {
         const HANDS: u32 = 24;
@@ -171,7 +171,7 @@ impl Owner {
 }
 
 shared_struct! {
-    /// An invocation that is under way: where it returns to.
+    /// An invocation that is under way: the place it returns to.
     #[derive(Debug)]
     #[repr(align(32))]
     pub struct Frame {
@@ -179,9 +179,9 @@ shared_struct! {
         pub component: AtomicU64,
         /// The address at which the caller continues.
         pub pc: AtomicU64,
-        /// Its stack pointer.
+        /// The stack pointer of the caller.
         pub sp: AtomicU64,
-        /// 0, or what is special about the return: see [`info`].
+        /// 0, or flags of the return: see [`info`].
         pub info: AtomicU64,
     }
 }
@@ -206,18 +206,19 @@ shared_struct! {
     pub struct FpArea(pub [AtomicU64; FP_WORDS]);
 }
 
-/// What is special about an invocation's return.
+/// Flags of an invocation's return.
 pub mod info {
-    /// The registers of a fault are in the save area: word 0 decides whether to go on.
+    /// The invocation is a fault handler: the registers of the fault are in the save area, and result word 0
+    /// decides whether the thread continues.
     pub const FAULT: u64 = 1;
-    /// The thread has come from another node for it: the node is in bits 8..16.
+    /// The thread has come from another node for the invocation: the node is in bits 8..16.
     pub const CROSSED: u64 = 2;
     /// With `FAULT`: floating-point registers are in their save area.
     pub const FP: u64 = 4;
-    /// Only in the bottom entry: the thread stops when it returns there. Bits [`ASKED_SHIFT`] and above hold the
-    /// fused time at which this was first asked, in units of 2^[`ASKED_SHIFT`] ns.
+    /// Only in the bottom entry: the thread stops when it returns there. Bits [`ASKED_SHIFT`] and above hold
+    /// the fused time of the first request, in units of 2^[`ASKED_SHIFT`] ns.
     pub const STOP: u64 = 8;
-    /// See [`STOP`].
+    /// Position of the time of the request; see [`STOP`].
     pub const ASKED_SHIFT: u32 = 16;
 }
 
@@ -226,101 +227,103 @@ shared_struct! {
     #[derive(Debug)]
     #[repr(align(4096))]
     pub struct Thread {
-        /// An [`Owner`].
+        /// The encoded [`Owner`].
         pub owner: AtomicU64,
-        /// Its crossing calls under way; see `dyad_core::migrate::crossing`.
+        /// The crossing calls under way; see `dyad_core::migrate::crossing`.
         pub crossing: AtomicU64,
-        /// Bits 0 to 7: the node it left in its last hand-over, plus one; above: migrations so far. See
-        /// [`leaves`](Thread::leaves).
+        /// Bits 0 to 7: the node that the thread left in its last handoff, plus one; above: migrations so
+        /// far. See [`leaves`](Thread::leaves).
         pub trail: AtomicU64,
-        /// The CPU of its node it belongs to.
+        /// The CPU of its node that the thread belongs to.
         pub cpu: AtomicU64,
-        /// Fused time at which its slice ends; `u64::MAX`: never.
+        /// Fused time at which the slice ends; `u64::MAX` means never.
         pub slice_end: AtomicU64,
-        /// A bit for each ISA on which it has something in floating-point registers. On the others
-        /// they are as at the start, whatever is in `fp`. Bits above: whether those of a side that waits
+        /// One bit for each ISA on which the thread has values in floating-point registers. On the others
+        /// they have the initial state, whatever is in `fp`. Higher bits: whether those of a side that waits
         /// in `Migrate` are kept, and where. See `dyad_core::sched::fp`.
         pub used_fp: AtomicU64,
-        /// Per ISA: what there is of the thread there, see [`begun`].
+        /// The state of the thread on each ISA, see [`begun`].
         pub started: [AtomicU64; dyad_abi::ident::ISA_COUNT],
-        /// What it does where it has been handed to; see `dyad_core::migrate::handoff`.
+        /// The words that the thread carries in a handoff; see `dyad_core::migrate::carried`.
         pub carried: [AtomicU64; 8],
-        /// Its id, which no other live thread has ([`crate::ids`]); decides its stacks.
+        /// The id, which no other live thread has ([`crate::ids`]); it selects the thread's stacks.
         pub id: AtomicU64,
-        /// What its scheduler calls it.
+        /// The scheduler's name for the thread.
         pub tag: AtomicU64,
-        /// The component it runs in: a weak reference.
+        /// The component that the thread runs in: a weak reference.
         pub component: AtomicU64,
-        /// Endpoints of its scheduler: a weak reference.
+        /// Endpoints of the scheduler: a weak reference.
         pub scheduler: AtomicU64,
-        /// Time budgets it runs on: a weak reference; 0: none that can run out.
+        /// Time budgets that the thread runs on: a weak reference; 0 means no limited budget.
         pub budget: AtomicU64,
-        /// Entries in use of `frames`.
+        /// Entries of `frames` in use.
         pub depth: AtomicU64,
         /// Entry point and its argument, for the first entry on each ISA.
         pub entry: AtomicU64,
-        /// See `entry`.
+        /// The argument of `entry`.
         pub arg: AtomicU64,
-        /// 1: its call's result is to be set when it next runs: `result_status`, `result_value`.
-        /// 2: the result is what is at the endpoint it waited at.
+        /// 1: the result of the pending call is set when the thread next runs, from `result_status` and
+        /// `result_value`. 2: the result is what is pending at the endpoint that the thread waited at.
         pub result: AtomicU64,
-        /// See `result`.
+        /// Status for `result` 1.
         pub result_status: AtomicU64,
-        /// See `result`.
+        /// Value for `result` 1.
         pub result_value: AtomicU64,
-        /// Endpoint it waits at: weak reference of the frame.
+        /// The endpoint that the thread waits at: weak reference to the frame.
         pub waits_at: AtomicU64,
         /// Number of that endpoint in the frame.
         pub waits_line: AtomicU64,
-        /// Fused time until which it waits; 0 for ever.
+        /// Fused time until which the thread waits; 0 means for ever.
         pub deadline: AtomicU64,
-        /// Priority it was last dispatched with; larger is more urgent.
+        /// Priority of the last dispatch; a larger number is more urgent.
         pub priority: AtomicU64,
-        /// Whether a handler deals with a fault, whose registers are in `saved`.
+        /// Whether a handler is handling a fault of the thread, whose registers are in `saved`.
         pub fault: AtomicU64,
-        /// Fused time at which it was last dispatched on a budget.
+        /// Fused time of the last dispatch on a budget.
         pub budget_from: AtomicU64,
         /// Number of the budget in its frame.
         pub budget_line: AtomicU64,
-        /// Exit code, once it has ended.
+        /// Exit code, once the thread has ended.
         pub exit_code: AtomicU64,
-        /// Nanoseconds that have been taken off its budget for the present dispatch.
+        /// Nanoseconds that have been reserved from the budget for the present dispatch.
         pub budget_reserved: AtomicU64,
         /// Reserved; zero.
         pub reserved: [AtomicU64; 4],
-        /// Next on an event list: link word. Changed at memory only, as `event`.
+        /// Link word: the next thread on an event list. Changed at memory only, like `event`.
         pub event_link: AtomicU64,
-        /// Why it is on an event list (a [`Woken`](dyad_abi::cap::Woken)); 0: it is not. With
-        /// [`DOUBTED`] while a recoverer looks whether it is on any.
+        /// The reason why the thread is on an event list (a [`Woken`](dyad_abi::cap::Woken)); 0 if it is on
+        /// none. [`DOUBTED`] is added while recovery checks whether it is on any.
         pub event: AtomicU64,
         /// Reserved; zero.
         pub unused: [AtomicU64; 6],
-        /// What a crossing call carries in floating-point registers, as bits of `f64`s.
+        /// The floating-point registers that a crossing call carries, as bits of `f64`s.
         pub carried_fp: [AtomicU64; 8],
-        /// Floating-point registers that callees preserve, on the ISA that has some, while a call that
-        /// has been made there is under way.
+        /// Callee-saved floating-point registers, on an ISA that has some, while a call that was made there
+        /// is under way.
         pub kept_fp: [AtomicU64; 8],
         /// Invocations under way.
         pub frames: [Frame; INVOKE_DEPTH],
-        /// Registers at the `Migrate` call with which it left an ISA, by ISA.
+        /// Registers at the `Migrate` call with which the thread left an ISA, by ISA.
         pub parked: [RegArea; dyad_abi::ident::ISA_COUNT],
         /// General registers, by ISA.
         pub regs: [RegArea; dyad_abi::ident::ISA_COUNT],
-        /// Registers at a fault that a handler deals with.
+        /// Registers at the fault that a handler is handling.
         pub saved: RegArea,
-        /// Floating-point state, by ISA; or, in the area of either ISA, that of a side that waits.
+        /// Floating-point state, by ISA; or, in the area of either ISA, that of a waiting side.
         pub fp: [FpArea; dyad_abi::ident::ISA_COUNT],
-        /// Floating-point registers at a fault that a handler deals with, if the frame of the fault says so.
+        /// Floating-point registers at the fault that a handler is handling, if the fault's entry has
+        /// [`info::FP`].
         pub saved_fp: FpArea,
     }
 }
 
 const _: () = assert!(size_of::<Thread>() as u64 == PAGE_SIZE);
 
-/// Bytes of a thread's words, but for those of event lists, its stack of invocations and its registers.
+/// Bytes of a thread before the words of event lists, the invocation stack and the registers.
 const HEAD_BYTES: u64 = core::mem::offset_of!(Thread, reserved) as u64;
 
-/// The words of event lists have a cache line of their own, to which no other field that is stored to belongs.
+/// Checks that the words of event lists have a cache line of their own, without any other field that is
+/// stored to.
 const _: () = {
     use core::mem::offset_of;
     let line = LINE_BYTES as usize;
@@ -354,39 +357,40 @@ impl Thread {
     /// The kind of its frame.
     pub const KIND: KernelKind = KernelKind::THREAD;
 
-    /// The owner word, decoded. Where caches are not coherent, the words of a thread that other
-    /// nodes look at are as memory has them from here on.
+    /// The owner word, decoded. Where caches are not coherent, the words of a thread that other nodes read
+    /// are also refreshed from memory.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn owner(&self, words: &Words) -> Option<Owner> {
         Owner::from_bits(self.owner_word(words))
     }
 
-    /// The owner word as [`owner`](Thread::owner) reads it.
+    /// The owner word, read like [`owner`](Thread::owner).
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn owner_word(&self, words: &Words) -> u64 {
         words.read_first(&self.owner, HEAD_BYTES)
     }
 
-    /// As [`change`](Thread::change), of a thread that stays at its node and is not handed over.
+    /// Changes the owner word like [`change`](Thread::change), for a thread that stays at its node and is not
+    /// handed over.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn change_at_home(&self, words: &Words, from: u64, to: u64) -> bool {
         words.exchange_first(&self.owner, from, to, || HEAD_BYTES)
     }
 
-    /// Changes the owner word, which must be `from`. Where caches are not coherent, what this node
-    /// has stored to the thread is in memory before, and no copy stays of what others have stored: of
-    /// all of it if it changes hands or stops running, after which any node may take it; else of the
-    /// words that other nodes look at.
+    /// Changes the owner word, which must be `from`. Where caches are not coherent, this node's stores to the
+    /// thread reach memory before, and no copy of other nodes' stores stays. This covers the whole frame if
+    /// the thread changes its owner or stops running, because any node may take it afterwards; otherwise it
+    /// covers the words that other nodes read.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn change(&self, words: &Words, from: Owner, to: Owner) -> bool {
         words.exchange_first(&self.owner, from.bits(), to.bits(), || changed(from, to))
     }
 
-    /// As [`change`](Thread::change), by the words.
+    /// Changes the owner word like [`change`](Thread::change), from and to encoded words.
     #[inline]
     #[cfg_attr(feature = "ktest", track_caller)]
     pub fn change_word(&self, words: &Words, from: u64, to: u64) -> bool {
@@ -398,33 +402,34 @@ impl Thread {
         })
     }
 
-    /// Its general registers on an ISA.
+    /// The general registers on an ISA.
     #[inline]
     pub fn regs(&self, isa: Isa) -> &RegArea {
         &self.regs[isa.index()]
     }
 
-    /// Its floating-point state on an ISA.
+    /// The floating-point state on an ISA.
     #[inline]
     pub fn fp(&self, isa: Isa) -> &FpArea {
         &self.fp[isa.index()]
     }
 
-    /// What the invocation at a depth is called: `id << 8 | depth`. No two invocations that are under way have the same
-    /// token, so the token finds the callee a stack.
+    /// The token of the invocation at a depth: `id << 8 | depth`. No two invocations that are under way have
+    /// the same token, so the callee can select a stack by it.
     #[inline]
     pub fn token_at(&self, depth: u64) -> u64 {
         self.id.load(Ordering::Relaxed) << 8 | depth
     }
 
-    /// What the invocation that is under way is called.
+    /// The token of the innermost invocation.
     #[inline]
     pub fn token(&self) -> u64 {
         self.token_at(self.depth.load(Ordering::Relaxed))
     }
 
-    /// Puts where the thread is onto its stack of invocations: component, program counter and stack pointer, and what the
-    /// return is to do. Returns the depth; `None` if the stack is full. For the CPU that runs the thread.
+    /// Pushes a return entry onto the invocation stack: component, program counter and stack pointer, and the
+    /// [`info`] of the return. Returns the new depth; `None` if the stack is full. Only for the CPU that runs
+    /// the thread.
     #[inline(always)]
     pub fn push(&self, component: u64, (pc, sp): (u64, u64), what: u64) -> Option<u64> {
         let depth = self.depth.load(Ordering::Relaxed);
@@ -438,22 +443,22 @@ impl Thread {
         Some(depth)
     }
 
-    /// The entry that the next return leads to, and the depth then; `None` in no invocation. For the CPU that runs the
-    /// thread, which stores that depth.
+    /// The entry that the next return leads to, and the depth after that return; `None` outside of
+    /// invocations. Only for the CPU that runs the thread, which stores that depth.
     #[inline(always)]
     pub fn top(&self) -> Option<(u64, &Frame)> {
         let at = self.depth.load(Ordering::Relaxed).wrapping_sub(1);
         Some((at, self.frames.get(at as usize)?))
     }
 
-    /// Whether an invocation is under way: then the thread runs the code of a service, its registers on any ISA
-    /// are the service's, and the client that owns the thread must not choose where it goes on.
+    /// Whether an invocation is under way. The thread then runs the code of a service, its registers on any
+    /// ISA are the service's, and the client that owns the thread must not choose where it continues.
     #[inline]
     pub fn is_invoking(&self) -> bool {
         self.depth.load(Ordering::Relaxed) != 0
     }
 
-    /// The node it left in its last hand-over, plus one; 0: none yet.
+    /// The node that the thread left in its last handoff, plus one; 0 if there was none.
     #[inline]
     pub fn came_from(&self) -> u64 {
         self.trail.load(Ordering::Relaxed) & 0xff
@@ -465,8 +470,8 @@ impl Thread {
         self.trail.load(Ordering::Relaxed) >> 8
     }
 
-    /// Notes the node from which it is about to be handed over, and whether that counts as a migration.
-    /// Nobody but its owner changes the word, whose line is in that node's cache, where a
+    /// Records the node from which the thread is about to be handed over, and whether that counts as a
+    /// migration. Only the owner changes the word. Its line is in the owner's cache, where a
     /// read-modify-write would not act at memory.
     #[inline]
     pub fn leaves(&self, node: NodeId, migrates: bool) {
@@ -475,34 +480,34 @@ impl Thread {
         self.trail.store(trail, Ordering::Relaxed);
     }
 
-    /// It has not been handed over after all: takes a migration back.
+    /// Undoes the counting of a migration for a thread that was not handed over after all.
     pub fn stays(&self) {
         let trail = self.trail.load(Ordering::Relaxed);
         self.trail
             .store(trail.wrapping_sub(1 << 8), Ordering::Relaxed);
     }
 
-    /// What there is of it on an ISA: a word of [`begun`].
+    /// The state of the thread on an ISA: a word of [`begun`].
     #[inline]
     pub fn begun(&self, isa: Isa) -> u64 {
         self.started[isa.index()].load(Ordering::Relaxed)
     }
 
-    /// Changes that.
+    /// Sets the state of the thread on an ISA: a word of [`begun`].
     #[inline]
     pub fn set_begun(&self, isa: Isa, what: u64) {
         self.started[isa.index()].store(what, Ordering::Relaxed);
     }
 
-    /// When the owner of this thread first asked that it stop on its return from its outermost invocation:
-    /// fused time, rounded down to 2^16 ns. `None`: no such request is pending. Only the owner of the thread
-    /// may call this.
+    /// When the owner of this thread first asked it to stop on the return from its outermost invocation:
+    /// fused time, rounded down to 2^16 ns. `None` if no such request is pending. Only the owner of the
+    /// thread may call this.
     pub fn stop_asked(&self) -> Option<u64> {
         let what = self.frames[0].info.load(Ordering::Relaxed);
         (what & info::STOP != 0).then_some(what >> info::ASKED_SHIFT << info::ASKED_SHIFT)
     }
 
-    /// Notes a request to stop. Only the owner of the thread may call this, and the thread is within an
+    /// Records a request to stop. Only the owner of the thread may call this, while the thread is within an
     /// invocation.
     pub fn ask_stop(&self, now: u64) {
         let what = self.without_stop();
@@ -519,7 +524,7 @@ impl Thread {
             .store(self.without_stop(), Ordering::Relaxed);
     }
 
-    /// The word about the outermost return without a request to stop.
+    /// The `info` of the outermost return without a request to stop.
     fn without_stop(&self) -> u64 {
         let what = self.frames[0].info.load(Ordering::Relaxed);
         what & ((1 << info::ASKED_SHIFT) - 1) & !info::STOP
@@ -532,7 +537,7 @@ impl Thread {
         }
     }
 
-    /// Has its call return this when it next runs.
+    /// Stores the result of the thread's pending call, which returns it when the thread next runs.
     pub fn set_result(&self, status: u64, value: u64) {
         self.result_status.store(status, Ordering::Relaxed);
         self.result_value.store(value, Ordering::Relaxed);
@@ -540,7 +545,7 @@ impl Thread {
     }
 }
 
-/// How much of a thread is to be in memory before its owner word changes, in bytes.
+/// How many bytes of a thread must be in memory before its owner word changes.
 fn changed(from: Owner, to: Owner) -> u64 {
     let at_home = |o: Owner| matches!(o.state, State::Ready | State::Running | State::Blocked);
     let stops = from.state == State::Running && to.state != State::Running;
@@ -548,30 +553,30 @@ fn changed(from: Owner, to: Owner) -> u64 {
     if stays { HEAD_BYTES } else { PAGE_SIZE }
 }
 
-/// What a thread has on an ISA: words of [`Thread::started`].
+/// The state of a thread on an ISA: values of [`Thread::started`].
 pub mod begun {
-    /// Nothing: there it begins at its entry point.
+    /// No state: the thread begins at its entry point there.
     pub const NOT: u64 = 0;
-    /// Its registers.
+    /// Its registers are in `regs`.
     pub const HERE: u64 = 1;
-    /// The registers that the thread had when it left by `Migrate` are in `parked`.
+    /// The registers at the `Migrate` with which the thread left are in `parked`.
     pub const PARKED: u64 = 2;
-    /// They have been lost with a machine: it has to be configured anew.
+    /// The registers have been lost with a node: the thread has to be configured anew.
     pub const LOST: u64 = 3;
-    /// What callees preserve, at a call that has crossed to the other ISA, in `parked`.
+    /// The callee-saved registers at a call that has crossed to the other ISA are in `parked`.
     pub const CALLS: u64 = 4;
-    /// Its registers at the `Jump` with which it left and is on its way: in `regs`.
+    /// The registers at the `Jump` with which the thread left are in `regs`; it is in transit.
     pub const JUMPED: u64 = 5;
 }
 
-/// As the reason for which a thread is on an event list: it will be on none any more.
+/// An `event` value: the thread will never be on an event list again.
 pub const NO_MORE_EVENTS: u64 = u64::MAX;
 
-/// With the reason for which a thread is on an event list: a recoverer doubts that it is on any. The bit is
-/// only set while the word is not 0, so taking the thread off its list also ends the doubt.
+/// A bit of `event`: recovery doubts that the thread is on an event list. The bit is only set while the word
+/// is not 0, so taking the thread off its list also ends the doubt.
 pub const DOUBTED: u64 = 1 << 32;
 
-/// Copies an area.
+/// Copies a register area.
 pub fn copy_registers(from: &RegArea, to: &RegArea) {
     for (f, t) in from.0.iter().zip(&to.0) {
         t.store(f.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -1,21 +1,21 @@
 //! Budgets of processor time.
 //!
-//! A dispatch takes the time of its slice off the budget before the thread runs, and gives back what the thread
-//! has not used when it stops. So time that a thread may still use is in no budget meanwhile: nobody can
-//! transfer it or dispatch another thread on it.
+//! A dispatch subtracts the time of its slice from the budget before the thread runs, and the unused part is
+//! returned when the thread stops. Time that a thread may still use is therefore in no budget: it can be
+//! neither transferred nor dispatched on twice.
 //!
 //! ```text
 //!   left ──dispatch: reserve──▶ the thread's slice ──stop: refund of what was not used──▶ left
 //!                                   └─ used longer than reserved: off `left`, the rest is `debt`
 //! ```
 //!
-//! Timers end slices late. What a thread has run beyond its reservation is taken off the budget, and what the
-//! budget does not hold is noted as debt, which the next dispatch on the budget pays first.
+//! Timers end slices late. Time that a thread has run beyond its reservation is subtracted from the budget.
+//! If the budget has less, the rest is recorded as debt, which the next dispatch on the budget pays first.
 //!
 //! | step | order |
 //! |---|---|
-//! | dispatch: reserve; the thread is taken | time is reserved before anybody runs; a dispatch that is refused gives it back |
-//! | stop: refund or debt; the owner word | while the thread is this CPU's |
+//! | dispatch: reserve; the thread is taken | time is reserved before any thread runs; a refused dispatch gives it back |
+//! | stop: refund or debt; the owner word | while the thread belongs to this CPU |
 //!
 //! A node that dies loses what its threads had reserved.
 
@@ -27,7 +27,7 @@ use dyad_shm::{LayoutHash, shared_layout, shared_struct};
 
 use crate::endpoint::LINES;
 
-/// A budget that does not run out.
+/// The value of a budget that never runs out.
 pub const UNLIMITED: u64 = u64::MAX;
 const REST: usize = PAGE_SIZE as usize / 8 - 2 * LINES;
 
@@ -38,7 +38,7 @@ shared_struct! {
     pub struct Budgets {
         /// Nanoseconds left, by budget.
         pub left: [AtomicU64; LINES],
-        /// Nanoseconds that threads have run beyond what there was, by budget.
+        /// Debt in nanoseconds, by budget: time that threads have run beyond the budget.
         pub debt: [AtomicU64; LINES],
         /// Unused; zero.
         pub rest: [AtomicU64; REST],

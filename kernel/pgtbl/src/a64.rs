@@ -126,7 +126,7 @@ const NOTES: u64 =
 
 const _: () = assert!(NOTES << 52 == SW_OWNED | SW_MAY_WRITE | SW_MAY_EXECUTE);
 
-/// What [`user_page`] has made a word of, if it has; and the bits that change with its use.
+/// Splits a word made by [`user_page`] into its permissions and the bits that change when the page is used.
 #[inline]
 pub(crate) const fn split(raw: u64) -> (Perms, u64) {
     let bits = (raw >> (DBM.trailing_zeros() - 1) & Perms::WRITE.bits() as u64)
@@ -157,7 +157,7 @@ pub(crate) const fn is_given_page(raw: u64) -> bool {
     }
 }
 
-/// A clean page that nobody would set a bit of any more.
+/// The word of a clean page after a use has set all its bits.
 #[inline]
 pub(crate) const fn used(word: u64) -> u64 {
     let read_only = if word & DBM != 0 { AP_READ_ONLY } else { 0 };

@@ -81,7 +81,7 @@ pub(crate) fn empty_in(raw: u64, inverted: bool) -> Option<Epoch> {
     (raw & 0xff == TAG_EMPTY << 1 && epoch != Epoch::ZERO).then_some(epoch)
 }
 
-/// Whether [`empty_in`] gives a stamp up to `limit`, compared as it is stored.
+/// Whether [`empty_in`] returns a stamp of at most `limit`, compared in its stored form.
 #[inline(always)]
 pub(crate) fn is_empty_since(raw: u64, limit: Epoch, inverted: bool) -> bool {
     let old = if inverted {

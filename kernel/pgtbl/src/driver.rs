@@ -14,11 +14,11 @@ use crate::{Leaf, Level, MapError, Perms, Pte, PteSlot};
 
 /// Entries of a table.
 const ENTRIES: u64 = PAGE_SIZE / 8;
-/// How often a change is tried again because accessed or dirty bits have changed meanwhile.
-/// Hardware sets each once; only others who clear them at the same time can make it more.
+/// How often a change is retried because accessed or dirty bits have changed meanwhile. Hardware sets each
+/// bit once; only other nodes that clear bits at the same time can cause more retries.
 const RETRIES: u32 = 16;
 
-/// Where table frames come from and go to.
+/// The source of frames for tables.
 pub trait FrameSource {
     /// A zeroed frame in shared memory. This node may have stored the zeros without writing them
     /// back; no other node's cache holds stores to it, and none that will walk the table through
@@ -28,7 +28,7 @@ pub trait FrameSource {
     fn free_table(&self, pa: PhysAddr);
 }
 
-/// Where a walk has ended.
+/// The end of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walk {
     /// The entry's meaning; a table only if it is of a kind that cannot be followed
@@ -42,15 +42,15 @@ pub struct Walk {
     pub raw: u64,
 }
 
-/// Whether an address is one at all: 47 bits, sign-extended.
+/// Whether an address is canonical: 47 bits, sign-extended.
 pub const fn is_canonical(va: u64) -> bool {
     va < USER_END || va >= USER_END.wrapping_neg()
 }
 
 /// Accessor functions for one page table, usable from any node, whatever its ISA.
 ///
-/// Nothing here flushes a TLB. All operations take a bounded number of steps, whatever the tables
-/// hold. Tables must not be freed while somebody works on them.
+/// Nothing here flushes a TLB. All operations take a bounded number of steps, whatever the tables hold.
+/// Tables must not be freed while an operation on them is in progress.
 #[derive(Debug)]
 pub struct RemoteCpu<'m, M: GlobalMem + ?Sized> {
     pub(crate) mem: &'m M,
@@ -144,7 +144,7 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         }
     }
 
-    /// The physical address of the byte at `va`, with the leaf that says so and its level.
+    /// The physical address of the byte at `va`, with its leaf and the leaf's level.
     pub fn translate(&self, va: u64) -> Option<(PhysAddr, Leaf, Level)> {
         let walk = self.walk(va);
         match walk.pte {
@@ -156,8 +156,8 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         }
     }
 
-    /// Maps a page of the size of `level`. The caller knows that no TLB holds anything else for
-    /// it; otherwise see [`map_when`](Self::map_when). Tables made on the way stay when it fails.
+    /// Maps a page of the size of `level`. The caller must know that no TLB holds another translation for it;
+    /// otherwise see [`map_when`](Self::map_when). Tables made on the way stay when it fails.
     pub fn map(
         &self,
         va: u64,
@@ -286,8 +286,8 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         Ok((leaf, place.level))
     }
 
-    /// Changes what is allowed on the page that covers `va`; [`Perms::KEPT`], accessed and dirty
-    /// stay. Returns the leaf as it was. A narrowing counts once an epoch taken afterwards is
+    /// Changes the permissions of the page that covers `va`; [`Perms::KEPT`], accessed and dirty stay.
+    /// Returns the previous leaf. A removed permission has no effect once an epoch taken afterwards is
     /// quiesced.
     pub fn protect(&self, va: u64, perms: Perms) -> Result<Leaf, MapError> {
         let (place, leaf) = self.leaf_at(va)?;
@@ -342,8 +342,8 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         Ok((place, leaf))
     }
 
-    /// Replaces a leaf by what `next` makes of it, again as long as nothing but accessed and dirty
-    /// has changed meanwhile. Returns the leaf replaced.
+    /// Replaces a leaf by the result of `next`. Retries while only the accessed and dirty bits have changed.
+    /// Returns the replaced leaf.
     pub(crate) fn replace(
         &self,
         place: &PteSlot,
@@ -401,8 +401,8 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
         }
     }
 
-    /// Frees all tables of the user half, but for the root, whose user half is empty afterwards.
-    /// What leaves lead to is not freed. Nothing may run on the table or work on it.
+    /// Frees all tables of the user half except the root, whose user half is empty afterwards. Pages are not
+    /// freed. No CPU may run on the table or work on it.
     pub fn free_tables(&self, frames: &impl FrameSource) {
         for i in 0..Level::L4.index(USER_END) {
             let entry = entry_at(self.root, i);

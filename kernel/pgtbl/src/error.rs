@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of page-table operations.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use dyad_shm::Epoch;
 
 use crate::{Leaf, Level};
 
-/// Why something has no encoding.
+/// The reasons why an entry has no encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncodeError {
     /// The physical address is not aligned to what the entry covers.
@@ -15,7 +15,7 @@ pub enum EncodeError {
     AddressTooLarge,
     /// Leaves must be readable.
     NotReadable,
-    /// Leaves must not be writable and executable.
+    /// Leaves must not be writable and executable at once.
     WriteAndExecute,
     /// Device memory must not be executable.
     ExecutableDevice,
@@ -47,14 +47,14 @@ impl fmt::Display for EncodeError {
 
 impl core::error::Error for EncodeError {}
 
-/// Why a page table was not changed as asked.
+/// The reasons why a page table was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError {
     /// map: there is a translation of this size already.
     Exists(Leaf),
     /// unmap, protect, harvest: nothing is mapped there.
     NotMapped,
-    /// A node is unmapping what is there; try again.
+    /// A node is unmapping the page; try again.
     Closing,
     /// map: unmapped at this epoch, but old translations may still be in TLBs; try again after a
     /// round.
@@ -67,8 +67,8 @@ pub enum MapError {
     BadAddress,
     /// The virtual address is not aligned to the size of the page.
     Misaligned,
-    /// At this level is something that does not fit: a larger page or a table where a page should
-    /// go, or an entry with a meaning unknown here.
+    /// The entry at this level does not fit: a larger page or a table where a page should go, or an undefined
+    /// entry.
     Conflict(Level),
     /// The translation has no encoding.
     Encode(EncodeError),

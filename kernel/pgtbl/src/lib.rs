@@ -1,4 +1,4 @@
-//! Page tables of both ISAs: what their entries mean, and how any node changes them.
+//! Page tables of both ISAs: the meaning of their entries, and how any node changes them.
 //!
 //! Both formats are always compiled, so that every kernel can read and write the tables of every
 //! other. Both have the same shape: four levels of 512 entries over 4 KiB frames, user half in

@@ -1,4 +1,4 @@
-//! What an entry of a page table says, independently of the ISA.
+//! The meaning of a page-table entry, independent of the ISA.
 
 use bitflags::bitflags;
 use dyad_abi::user::PAGE_SIZE;
@@ -9,7 +9,7 @@ use crate::absent;
 use crate::{A64, EncodeError, X86};
 
 bitflags! {
-    /// What a leaf allows. An address without [`READ`](Perms::READ) cannot be mapped.
+    /// The permissions of a leaf. An address without [`READ`](Perms::READ) cannot be mapped.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Perms: u8 {
         /// Data reads.
@@ -18,10 +18,10 @@ bitflags! {
         const WRITE = 2;
         /// Instruction fetches: by user code if [`USER`](Perms::USER) is set, else by the kernel.
         const EXECUTE = 4;
-        /// By user code (and, where the kernel says so explicitly, by the kernel).
+        /// Access by user code (and, where the kernel explicitly allows it, by the kernel).
         const USER = 8;
-        /// Kept by software, in bits that hardware ignores: a page fault has taken the frame, and
-        /// it goes back when the address space has no use for it any more.
+        /// A software bit, which hardware ignores: a page fault has taken the frame, and it is returned when
+        /// the address space no longer needs it.
         const OWNED = 16;
         /// Kept by software: may be made writable.
         const MAY_WRITE = 32;
@@ -31,7 +31,7 @@ bitflags! {
 }
 
 impl Perms {
-    /// What a change of permissions leaves alone.
+    /// The bits that a change of permissions keeps.
     pub const KEPT: Perms = Perms::USER
         .union(Perms::OWNED)
         .union(Perms::MAY_WRITE)
@@ -50,17 +50,18 @@ pub enum Memory {
 /// A translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Leaf {
-    /// Start of the memory it leads to, aligned to the size of its level.
+    /// Start of the memory that the leaf maps, aligned to the size of its level.
     pub pa: PhysAddr,
-    /// What is allowed.
+    /// The permissions.
     pub perms: Perms,
     /// Kind of memory.
     pub memory: Memory,
-    /// Same in all address spaces of the node: survives a change of root in the TLB. Kernel only.
+    /// Whether the translation is the same in all address spaces of the node and survives a change of root in
+    /// the TLB. Kernel only.
     pub global: bool,
-    /// Has been used since this was last cleared.
+    /// Whether the page has been used since this was last cleared.
     pub accessed: bool,
-    /// Has been written through since this was last cleared.
+    /// Whether the page has been written since this was last cleared.
     pub dirty: bool,
 }
 
@@ -100,7 +101,7 @@ impl Leaf {
         }
     }
 
-    /// A parked page as it is when it can be used again: as one that has been used.
+    /// The leaf of a parked page when it is unparked: marked as used.
     #[must_use]
     pub const fn unparked(pa: PhysAddr, perms: Perms) -> Leaf {
         Leaf::user(pa, perms).preset()
@@ -117,7 +118,8 @@ impl Leaf {
         bare(self) == bare(other)
     }
 
-    /// What no format can encode at a level; formats hold `address_bits` of physical address.
+    /// Checks for leaves that no format can encode at a level; formats have `address_bits` of physical
+    /// address.
     #[inline]
     pub(crate) fn check(&self, level: Level, address_bits: u32) -> Result<(), EncodeError> {
         if level == Level::L4 {
@@ -155,11 +157,11 @@ pub enum Pte {
     },
     /// `node` is unmapping it.
     Closing {
-        /// Who.
+        /// The node that is unmapping.
         node: NodeId,
     },
-    /// A user page of 4 KiB that nobody may use for now: its contents are being moved to another frame.
-    /// It counts as a reference to its frame, as a leaf does.
+    /// A user page of 4 KiB that is absent for hardware while its contents are moved to another frame. It
+    /// counts as a reference to its frame, as a leaf does.
     Parked {
         /// The frame.
         pa: PhysAddr,
@@ -170,7 +172,7 @@ pub enum Pte {
     Table(PhysAddr),
     /// Maps memory.
     Leaf(Leaf),
-    /// None of the above; may be present or not. Left alone.
+    /// Any other word, present or not. Rows leave it unchanged.
     Other(u64),
 }
 
@@ -264,7 +266,7 @@ pub fn decode(isa: Isa, raw: u64, level: Level) -> Pte {
     }
 }
 
-/// [`decode`] for entries that lead to tables; any other is `None`.
+/// The table of an entry that leads to one; `None` for any other entry. A fast [`decode`].
 #[inline]
 pub(crate) fn table_in(isa: Isa, raw: u64) -> Option<PhysAddr> {
     match isa {

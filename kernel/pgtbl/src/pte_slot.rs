@@ -1,5 +1,5 @@
-//! Entries that have been found: for rows that look, take references, and then change what they
-//! have seen, if it still is what they have seen.
+//! Entries that have been found: for rows that read, take references, and then change the entry if it is
+//! unchanged.
 
 use core::sync::atomic::Ordering;
 
@@ -31,8 +31,9 @@ static USER_WORDS: [[u64; 128]; Isa::ALL.len()] = {
     words
 };
 
-/// Entries of 4 KiB user pages as bare words, for rows that meet what they mostly meet: a clean page
-/// comes to an entry that has never been used, or goes. Each says `None` for anything else.
+/// Entries of 4 KiB user pages as bare words, for rows that handle only the usual case: a clean page is
+/// mapped at an entry that has never been used, or is unmapped. Each function returns `None` for anything
+/// else.
 pub mod plain {
     use dyad_abi::{Isa, NodeId};
     use dyad_shm::{Epoch, PhysAddr};
@@ -60,8 +61,8 @@ pub mod plain {
         (word != 0 && rest == word).then_some((PhysAddr(raw & USER_ADDRESS), perms))
     }
 
-    /// The page of a word, if no fault has taken it ([`Perms::OWNED`]): [`page_in`] of what is
-    /// mostly unmapped, in a few instructions.
+    /// The page of a word, if no fault has taken it ([`Perms::OWNED`]): a fast [`page_in`] for the pages that
+    /// are usually unmapped.
     #[inline(always)]
     pub fn given_page_in(isa: Isa, raw: u64) -> Option<PhysAddr> {
         let is = match isa {
@@ -120,7 +121,7 @@ pub mod plain {
         absent::is_empty_since(raw, limit, isa == Isa::X86_64)
     }
 
-    /// The table a word leads to, above [`Level::L1`].
+    /// The table that a word leads to, above [`Level::L1`].
     #[inline]
     pub fn table_in(isa: Isa, raw: u64) -> Option<PhysAddr> {
         crate::pte::table_in(isa, raw)
@@ -146,12 +147,11 @@ pub mod plain {
 pub struct PteSlot {
     /// Address of the entry.
     pub entry: PhysAddr,
-    /// Its word.
+    /// The word of the entry.
     pub raw: u64,
     /// Level of the table it is in.
     pub level: Level,
-    /// The entry that leads to that table; `None` for the root, and for entries found by other
-    /// means.
+    /// The entry that leads to the table; `None` for the root, and for entries found by other means.
     pub above: Option<PhysAddr>,
 }
 
@@ -198,7 +198,7 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
         }
     }
 
-    /// What the entry meant when it was found.
+    /// The decoded entry, when it was found.
     #[inline]
     pub fn meaning(&self, place: &PteSlot) -> Pte {
         decode(self.isa, place.raw, place.level)
@@ -259,7 +259,7 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
         }
     }
 
-    /// [`encode`] of what it mostly is: a 4 KiB user page of normal memory, not yet used.
+    /// A fast [`encode`] for the usual leaf: a 4 KiB user page of normal memory, not yet used.
     #[inline]
     fn user_word(&self, leaf: &Leaf, level: Level) -> Option<u64> {
         let perms = (leaf.perms.bits() & 0x7f) as usize;
@@ -280,11 +280,11 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
         }
     }
 
-    /// CAS leaf → Closing(node), again if only accessed and dirty have changed. Returns the leaf as
-    /// it was last.
+    /// CAS leaf → Closing(node), retried if only accessed and dirty have changed. Returns the last value of
+    /// the leaf.
     ///
-    /// The caller logs table and page next, before it reads the epoch: earlier, a walk brings the
-    /// lines back that a round has dropped; later, a round that counts has not dropped them.
+    /// The caller logs table and page next, before it reads the epoch: earlier, a walk would fetch lines
+    /// again that a round has dropped; later, a round that counts would not have dropped them.
     ///
     /// # Errors
     ///

@@ -113,7 +113,7 @@ const _: () = {
     assert!(NOTES << 5 == SW_OWNED | SW_MAY_WRITE | SW_MAY_EXECUTE);
 };
 
-/// What [`user_page`] has made a word of, if it has; and the bits that hardware has set since.
+/// Splits a word made by [`user_page`] into its permissions and the bits that hardware may have set since.
 #[inline]
 pub(crate) const fn split(raw: u64) -> (Perms, u64) {
     let bits = (raw & WRITABLE) | (raw >> 5 & NOTES) | (!raw >> 61 & Perms::EXECUTE.bits() as u64);
@@ -137,7 +137,7 @@ pub(crate) const fn is_given_page(raw: u64) -> bool {
     raw & !FREE == PRESENT | USER && raw & (WRITABLE | NO_EXECUTE) != WRITABLE
 }
 
-/// A clean page that nobody would set a bit of any more.
+/// The word of a clean page after a use has set all its bits.
 #[inline]
 pub(crate) const fn used(word: u64) -> u64 {
     // Writable is one bit, dirty another.

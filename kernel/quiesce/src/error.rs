@@ -1,4 +1,4 @@
-//! Why something is refused.
+//! The reasons why an operation is refused.
 
 use core::fmt;
 
@@ -8,7 +8,7 @@ use dyad_shm::superblock::NodeState;
 
 use crate::words::Publication;
 
-/// Why an operation on nodes or rounds was refused.
+/// The reasons why an operation on nodes or rounds was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The words do not lie in shared memory.
@@ -19,9 +19,9 @@ pub enum Error {
     State(NodeState),
     /// The node's state word is damaged.
     Damaged,
-    /// Another node was faster; look again.
+    /// Another node was faster; the caller may try again.
     Contended,
-    /// A CPU of this live node recovers it already, or another node.
+    /// A CPU of this live node, or another node, recovers it already.
     Claimed(NodeId),
 }
 

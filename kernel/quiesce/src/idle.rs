@@ -12,14 +12,14 @@ use dyad_coherence::GlobalMem;
 use crate::round::{Dropping, NodeHardware, Round, State};
 use crate::words::{Publication, Quiescence};
 
-/// What became of falling asleep.
+/// The outcome of a step of falling asleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
     /// All steps are used up; call again, unless there is work.
     Working,
     /// Another CPU fell asleep or woke up meanwhile; call again, unless there is work.
     Contended,
-    /// There was work after all; the CPU is awake.
+    /// There is work; the CPU is awake.
     Work,
     /// The CPU is asleep: it must halt, and touch nothing shared before
     /// [`wake`](Quiescence::wake).
@@ -27,10 +27,10 @@ pub enum Idle {
 }
 
 impl Round {
-    /// Lets this CPU fall asleep, by at most `steps` steps; `work` is asked after the node has
-    /// told others that it sleeps. Between calls the CPU stays in the kernel and uses nothing
-    /// shared but words read at memory; if it did, [`stay`](Round::stay) makes it start over. A
-    /// round that goes on is given up if this is the last CPU.
+    /// Lets this CPU fall asleep, by at most `steps` steps. `work` is called after the node has published
+    /// that the CPU sleeps. Between calls the CPU stays in the kernel and reads shared words only at memory;
+    /// if it uses any others, [`stay`](Round::stay) makes it start over. A round under way is abandoned if
+    /// this is the last CPU.
     pub fn idle_step<M: GlobalMem>(
         &mut self,
         q: &Quiescence<'_, M>,

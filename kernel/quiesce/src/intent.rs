@@ -51,7 +51,7 @@ impl<'m, M: GlobalMem> Quiescence<'m, M> {
 }
 
 impl<M: GlobalMem> CpuIntents<'_, M> {
-    /// Where the record is: for rows that write it by themselves, in this order.
+    /// The address of the record: for rows that write it themselves, in this order.
     pub const fn line(&self) -> PhysAddr {
         self.line
     }

@@ -1,4 +1,5 @@
-//! What one CPU knows to be quiet, so that it does not ask every node again for each stamp.
+//! Stamps that one CPU knows to be quiesced, so that it does not read every node's words again for each
+//! stamp.
 //!
 //! Whether a stamp is quiesced, once true, stays true; but a *later* stamp with the same number may
 //! come after the look at the nodes: one of them slept then, woke up, and found what was unpublished
@@ -26,12 +27,12 @@ use dyad_shm::superblock::NodeState;
 
 use crate::words::Quiescence;
 
-/// All stamps below this are quiesced, as far as one CPU knows. It only grows.
+/// A bound below which all stamps are known to be quiesced by one CPU. It only grows.
 #[derive(Debug, Default)]
 pub struct Known(Cell<u64>);
 
 impl Known {
-    /// Nothing.
+    /// No stamp is known.
     pub const fn new() -> Known {
         Known(Cell::new(0))
     }
@@ -44,7 +45,7 @@ impl Known {
 }
 
 impl<M: GlobalMem> Quiescence<'_, M> {
-    /// [`quiesced`](Quiescence::quiesced), for a CPU that remembers what it has found.
+    /// Checks a stamp like [`quiesced`](Quiescence::quiesced), and caches the result for this CPU.
     #[inline]
     pub fn quiesced_or_known(&self, known: &Known, stamp: Epoch) -> bool {
         known.covers(stamp) || self.find_out(known, stamp)

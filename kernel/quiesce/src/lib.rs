@@ -1,11 +1,10 @@
-//! Quiescence: from when on nobody can still hold what has been unpublished, so that frames and
+//! Quiescence: the condition after which no CPU can still hold what has been unpublished, so that frames and
 //! slots may be reused; and the life of nodes, as far as reuse depends on it.
 //!
-//! Whoever unpublishes something (unmaps, retypes, frees a slot) takes a *stamp* afterwards,
-//! [`now`](Quiescence::now). Every node goes through *rounds*: it takes a new epoch, drops what
-//! its caches, TLBs and CPUs may hold from before, and publishes the epoch. What carries a stamp
-//! may be reused when every node that takes part has published strictly more:
-//! [`quiesced`](Quiescence::quiesced).
+//! A CPU that unpublishes something (unmaps, retypes, frees a slot) takes a *stamp* afterwards,
+//! [`now`](Quiescence::now). Every node goes through *rounds*: it takes a new epoch, drops what its caches,
+//! TLBs and CPUs may hold from before, and publishes the epoch. A frame or slot with a stamp may be reused
+//! when every node that takes part has published a greater epoch: [`quiesced`](Quiescence::quiesced).
 //!
 //! # A round of a node
 //!

@@ -51,7 +51,7 @@ impl Claim {
     }
 }
 
-/// How often each other CPU may change its bit while a node publishes that it joins.
+/// How often other CPUs may change their bits while a node publishes that it joins.
 const PUBLISH_TRIES: usize = 64;
 
 const VICTIM_SHIFT: u32 = 16;
@@ -81,7 +81,7 @@ impl<M: GlobalMem> Quiescence<'_, M> {
         self.change(node, seen, NodeWord { state: to, ..seen })
     }
 
-    /// Says that a node has not been heard of for too long. It goes on counting.
+    /// Marks a node whose heartbeat has been missing for too long as suspect. It still counts.
     pub fn suspect(&self, node: NodeId) -> Result<(), Error> {
         self.move_on(node, &[NodeState::Live], NodeState::Suspect)
     }
@@ -91,8 +91,8 @@ impl<M: GlobalMem> Quiescence<'_, M> {
         self.move_on(node, &[NodeState::Suspect], NodeState::Live)
     }
 
-    /// Declares a node dead. The caller must know that the machine has ended, as the launcher does once it has
-    /// reaped the process: a node that still runs would keep using what others reuse.
+    /// Declares a node dead. The caller must know that the machine has ended, as the launcher does once it
+    /// has reaped the process: a node that still runs would keep using memory that others reuse.
     pub fn die(&self, node: NodeId) -> Result<(), Error> {
         let alive = [NodeState::Joining, NodeState::Live, NodeState::Suspect];
         self.move_on(node, &alive, NodeState::Dead)
@@ -155,9 +155,9 @@ impl<M: GlobalMem> Quiescence<'_, M> {
         Err(Error::Contended)
     }
 
-    /// Claims a dead node for recovery by a CPU of node `by`. [`Error::Claimed`] if another CPU of
-    /// the system recovers any node; if its node has died as well, its claim is taken over. A CPU
-    /// that asks again has given up what it had.
+    /// Claims a dead node for recovery by a CPU of node `by`. [`Error::Claimed`] if another CPU of the system
+    /// recovers any node; if that CPU's node has died as well, its claim is taken over. A CPU that calls this
+    /// again has dropped its earlier claim.
     pub fn recover(&self, victim: NodeId, by: NodeId, cpu: CpuId) -> Result<Claim, Error> {
         let dead = self.node(victim)?;
         if !matches!(dead.state, NodeState::Dead | NodeState::Recovering) {
@@ -207,8 +207,8 @@ impl<M: GlobalMem> Quiescence<'_, M> {
         self.mem.load_fresh(self.recoverer(), Ordering::Acquire) == claim.word
     }
 
-    /// Ends a recovery: the node's CPUs are nobody's, and its place may be taken again. All its
-    /// intents must have been repaired and cleared.
+    /// Ends a recovery: the node's CPUs are free, and its place may be taken again. All its intents must have
+    /// been repaired and cleared.
     pub fn recovered(&self, claim: Claim) -> Result<(), Error> {
         let victim = claim.victim;
         if !self.holds(&claim) {

@@ -26,7 +26,7 @@ use crate::words::Quiescence;
 /// Bytes of a large page.
 const LARGE_BYTES: u64 = 2 << 20;
 
-/// Something that copies of may have to be dropped.
+/// A log entry: memory of which other nodes may have to drop copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirtyEntry {
     /// A line of kernel memory has been written.
@@ -37,7 +37,7 @@ pub enum DirtyEntry {
     User(PhysAddr),
     /// A large page of user frames has been unmapped, which starts here.
     LargeUser(PhysAddr),
-    /// A kernel object that filled this frame has been given up.
+    /// A kernel object that filled this frame has been untyped.
     Object(PhysAddr),
 }
 
@@ -77,9 +77,10 @@ impl DirtyEntry {
         }
     }
 
-    /// Whether a CPU that has not acknowledged a round yet may use it, so that it is dropped
-    /// afterwards: user code reads a frame through its TLB, the kernel an object that it has in
-    /// hand. Of lines and tables that have been changed, not given up, it brings back what is so.
+    /// Whether a CPU that has not acknowledged a round yet may still use the memory, so that it must be
+    /// dropped afterwards: user code reads a frame through its TLB, the kernel an object that it has a
+    /// reference to. Lines and tables that have been changed, not untyped, are fetched again with their new
+    /// contents.
     pub(crate) const fn is_given_up(self) -> bool {
         matches!(
             self,
@@ -109,8 +110,8 @@ impl LogWriter {
         }
     }
 
-    /// Logs, before the stamp is taken and before anybody else could take one for the same
-    /// frame.
+    /// Adds an entry to the log. Must be called before the stamp is taken, and before another CPU could take
+    /// a stamp for the same frame.
     pub fn record<M: GlobalMem>(&mut self, q: &Quiescence<'_, M>, what: DirtyEntry) {
         let at = entry(self.log, self.head);
         q.mem.store_through(at, what.bits(), Ordering::Release);
@@ -119,13 +120,13 @@ impl LogWriter {
     }
 }
 
-/// What a reader finds at its cursor.
+/// The result of a read at a cursor.
 pub(crate) enum Read {
-    /// Nothing up to the end it looks for.
+    /// No entry before the end.
     End,
     /// An entry.
     Entry(DirtyEntry),
-    /// The entry is gone, makes no sense, or is of a large page: everything is to be dropped.
+    /// The entry has been overwritten, is malformed, or is for a large page: everything must be dropped.
     Lapped,
 }
 

@@ -14,22 +14,22 @@ use crate::words::Quiescence;
 
 pub(crate) const LOGS: usize = MAX_NODES * MAX_CPUS;
 
-/// What a node's hardware does for quiescence. Where caches are coherent the cache operations
-/// are empty.
+/// The operations of a node's hardware for quiescence. Where caches are coherent the cache operations are
+/// empty.
 pub trait NodeHardware {
     /// Writes back and drops the node's copies of the lines of a range of shared memory, and
     /// returns when that is done.
     fn writeback_invalidate(&self, at: PhysAddr, len: u64);
 
-    /// Does piece number `piece` of writing back and dropping everything, in bounded time; `true`
-    /// if that was the last piece.
+    /// Writes back and drops piece number `piece` of all caches, in bounded time. Returns `true` for the last
+    /// piece.
     fn flush_everything(&self, piece: u64) -> bool;
 
     /// Drops this CPU's TLB and walk caches.
     fn flush_tlb(&self);
 
-    /// Checks by version that this CPU's current thread and root are still what they were; if not,
-    /// leaves them for the idle root.
+    /// Checks by version that this CPU's current thread and root are unchanged; otherwise leaves them for the
+    /// idle root.
     fn revalidate(&self);
 
     /// Leaves current thread and root for the idle root.
@@ -44,13 +44,13 @@ pub trait NodeHardware {
         1
     }
 
-    /// How many steps a piece of dropping everything costs, at least 1.
+    /// How many steps it costs to drop one piece of all caches, at least 1.
     fn steps_of_everything(&self) -> u32 {
         1
     }
 }
 
-/// How far [`Round::flush_step`] has come.
+/// The progress of [`Round::flush_step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// All steps are used up; there is more to do.
@@ -61,16 +61,17 @@ pub enum Progress {
     Published(Epoch),
 }
 
-/// What is dropped of what logs name.
+/// The logged memory that a pass drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
-    /// Lines and tables that have been changed, before CPUs look at them and flush TLBs.
+    /// Changed lines and tables, before CPUs read them and flush TLBs.
     Changed,
-    /// Frames that have been given up, after it: until then a CPU could bring their lines back.
+    /// Untyped and unmapped frames, after the acknowledgements: until then a CPU could fetch their lines
+    /// again.
     GivenUp,
 }
 
-/// How far dropping of lines has come.
+/// The progress of dropping lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dropping {
     /// Reads the log with this index, up to an end that was fixed when it came to it.
@@ -99,7 +100,7 @@ pub(crate) enum State {
         epoch: Epoch,
         drop: Dropping,
     },
-    /// The last CPU awake goes to sleep; no round.
+    /// The last CPU awake goes to sleep; no round is under way.
     Leaving {
         drop: Dropping,
     },
@@ -111,16 +112,16 @@ pub(crate) enum State {
 pub struct Round {
     pub(crate) node: NodeId,
     pub(crate) state: State,
-    /// Of the pass over what has been changed.
+    /// The cursors of the pass over changed memory.
     cursors: [u64; LOGS],
-    /// Of the pass over what has been given up, which follows the other.
+    /// The cursors of the pass over untyped and unmapped memory, which follows the other pass.
     followers: [u64; LOGS],
-    /// Logs were given up, and no round has ended since then: both passes drop everything.
+    /// Whether logs were skipped, and no round has ended since then: both passes then drop everything.
     owed: bool,
 }
 
 impl Round {
-    /// For a node whose caches are empty: nothing that logs name until now concerns it.
+    /// A round for a node whose caches are empty: log entries so far do not concern it.
     pub fn new<M: GlobalMem>(q: &Quiescence<'_, M>, node: NodeId) -> Round {
         let mut cursors = [0; LOGS];
         for (index, cursor) in cursors.iter_mut().enumerate() {
@@ -285,10 +286,9 @@ impl Round {
         }
     }
 
-    /// Begins to drop everything in order to sleep. What logs name by now would not do: other
-    /// nodes may unpublish anything else while this one sleeps, and count it as quiet. Logs are
-    /// read nevertheless by the next round: should a CPU wake up meanwhile, its TLB may bring lines
-    /// back.
+    /// Begins to drop everything in order to sleep. Dropping only logged lines would not suffice: other nodes
+    /// may unpublish anything else while this one sleeps, and count it as quiet. The next round reads the
+    /// logs all the same: if a CPU wakes up meanwhile, its TLB may fetch lines again.
     pub(crate) fn leave(&mut self) {
         let drop = Dropping::Full { piece: 0 };
         self.state = State::Leaving { drop };
@@ -319,8 +319,8 @@ impl Round {
         }
     }
 
-    /// Publishes. An addition, because CPUs change the bits beside the epoch meanwhile, and
-    /// nobody else changes the epoch.
+    /// Publishes an epoch, by an addition: CPUs change the bits beside the epoch at the same time, and only
+    /// this CPU changes the epoch.
     fn publish<M: GlobalMem>(&self, q: &Quiescence<'_, M>, epoch: Epoch) {
         let step = q.publication(self.node).step(epoch);
         q.mem.add(q.published(self.node), step);
@@ -344,8 +344,8 @@ impl<M: GlobalMem> Quiescence<'_, M> {
         true
     }
 
-    /// Whether a CPU of a node is past a request: it has acknowledged it, or sleeps, and then
-    /// has nothing in hand and cannot wake up to anything older.
+    /// Whether a CPU of a node has passed a request. It has acknowledged it, or it sleeps; a sleeping CPU
+    /// holds no reference and cannot wake up to older contents.
     fn has_acknowledged(&self, node: NodeId, cpu: CpuId, epoch: Epoch) -> bool {
         if self.publication(node).awake() >> cpu.index() & 1 == 0 {
             return true;

@@ -1,5 +1,5 @@
-//! The shared words, and the two questions that are asked of them: what time is it, and has
-//! everybody moved on since then.
+//! The shared words, and the two questions that they answer: the current epoch, and whether every node has
+//! passed a given one.
 //!
 //! | question | loads | pairs with |
 //! |---|---|---|
@@ -49,7 +49,7 @@ impl Publication {
         Publication(self.0 | cpus as u64)
     }
 
-    /// What to add in order to publish `to`.
+    /// The amount to add in order to publish `to`.
     pub(crate) const fn step(self, to: Epoch) -> u64 {
         to.get().saturating_sub(self.epoch().get()) << Publication::EPOCH_SHIFT
     }
@@ -153,7 +153,7 @@ impl<'m, M: GlobalMem> Quiescence<'m, M> {
         Ok(())
     }
 
-    /// What a node has published.
+    /// The publication of a node.
     pub fn publication(&self, node: NodeId) -> Publication {
         Publication(self.mem.load_fresh(self.published(node), Ordering::Acquire))
     }
@@ -187,7 +187,7 @@ impl<'m, M: GlobalMem> Quiescence<'m, M> {
         self.publication_line(n, offset_of!(NodePublication, published))
     }
 
-    /// Who recovers dead nodes.
+    /// The address of the claim for recovery.
     pub(crate) fn recoverer(&self) -> PhysAddr {
         self.superblock
             .add(offset_of!(Superblock, recoverer) as u64)

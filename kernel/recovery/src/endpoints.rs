@@ -1,8 +1,9 @@
-//! Endpoints after a node has died: what its schedulers had not been told goes to where the threads
-//! are now, threads that do not wait are no waiters, and those that wait have nothing to take.
+//! Repair of endpoints after a node has died. Events that its schedulers had not taken are told to the
+//! schedulers that the threads have now; threads that do not wait are removed as waiters; waiters that have
+//! something to take are woken.
 //!
-//! Each endpoint is looked at once, after all threads of the dead node have other owners and nobody
-//! has an older owner in hand. There it also turns out which threads are on lists; what is on none
+//! Each endpoint is visited once, after all threads of the dead node have other owners and no CPU works with
+//! an older owner word. The visit also finds out which threads are on lists. A thread that is on no list
 //! although its event says so was in the dead node's hand: see [`dyad_object::endpoint`].
 
 use dyad_abi::NodeId;
@@ -21,11 +22,11 @@ use dyad_object::endpoint::{Endpoints, LINES, Line, Vouched, Vouching, waiting};
 use dyad_object::thread::{State, Thread};
 use dyad_object::{find, reference};
 
-/// How often a list is found in use before it is left as it is: a machine that is stopped while it takes a
-/// thread off must not hold recovery up.
+/// How often a list may be found in use before recovery leaves it as it is: a machine that is stopped while
+/// it takes a thread off must not hold recovery up.
 const TRIES: u32 = 10_000;
 
-/// What is done to the endpoints of a frame, in this order, and the line that is next.
+/// The stages of repairing one endpoint object, in this order, each with the number of the next line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Lists that the dead node was taking from, or had closed.
@@ -44,14 +45,14 @@ pub struct Walk {
     cursor: Cursor,
     /// Endpoints in the middle of which it is.
     at: Option<(WeakRef, Stage)>,
-    /// How often a list has been found in use.
+    /// How often the current list has been found in use.
     tries: u32,
-    /// Whether there are lists whose threads are not known.
+    /// Whether the threads of some list could not be determined.
     pub unsure: bool,
 }
 
 impl Walk {
-    /// Before the first.
+    /// A walk that has not begun.
     pub const START: Walk = Walk {
         cursor: Cursor::START,
         at: None,
@@ -89,7 +90,7 @@ impl Walk {
         false
     }
 
-    /// Does what is next, of one line, and returns what is next then. `None`: all lines are done.
+    /// Does the next step for one line, and returns the stage that follows. `None`: all lines are done.
     fn stage<P: Platform>(
         &mut self,
         cx: &KernelCtx,

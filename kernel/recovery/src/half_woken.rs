@@ -1,8 +1,8 @@
-//! Threads of live nodes that the dead node was just waking, or passing on.
+//! Threads of live nodes that the dead node was just waking or passing on.
 //!
-//! Whoever wakes a thread makes three changes: it takes the thread off its endpoint (the waiter word),
-//! makes it ready (the owner word), and tells its scheduler (the event word, and a list). In between
-//! nobody else does anything for the thread. If the waker dies there:
+//! A waker makes three changes: it takes the thread off its endpoint (the waiter word), makes it ready (the
+//! owner word), and tells its scheduler (the event word, and a list). Between these changes no other CPU acts
+//! for the thread. If the waker dies there:
 //!
 //! | after | the thread is | found by | then |
 //! |---|---|---|---|
@@ -31,10 +31,11 @@ use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::endpoint::Waiter;
 use dyad_object::thread::{Owner, State, Thread};
 
-/// Threads that are kept between the two looks. A CPU has no more than one in hand, so this is for all of
-/// the largest system; but those of live CPUs are found at different moments of a walk.
+/// Number of threads that are kept between the two looks. A CPU wakes at most one thread at a time, so this
+/// suffices for the CPUs of the largest system; but a walk may also find threads that live CPUs are just
+/// waking.
 const ROOM: usize = 64;
-/// How often a walk in which more were found begins anew.
+/// How often the walk is repeated because more threads were found than there is room for.
 pub const WALKS: u32 = 16;
 
 /// Threads that were blocked, and the waiters of nothing.
@@ -47,14 +48,14 @@ pub struct HalfWoken {
 }
 
 impl HalfWoken {
-    /// None.
+    /// No threads.
     pub const NONE: HalfWoken = HalfWoken {
         found: [None; ROOM],
         used: 0,
         more: false,
     };
 
-    /// The first look at a thread.
+    /// Notes a thread that is blocked and the waiter of nothing: the first look.
     pub fn look(&mut self, cx: &KernelCtx, frame: FrameRef) {
         let Some(word) = is_adrift(cx, frame) else {
             return;
@@ -68,7 +69,8 @@ impl HalfWoken {
         }
     }
 
-    /// The second look at one of them: it is woken if it is as it was. `false`: there are not so many.
+    /// The second look at thread number `which` of those that were noted: wakes it if it has not changed.
+    /// Returns `false` if there are fewer threads.
     pub fn wake<P: Platform>(&self, cx: &KernelCtx, which: usize) -> bool {
         let Some((frame, word)) = self.found.iter().take(self.used).flatten().nth(which) else {
             return false;

@@ -31,7 +31,7 @@ use dyad_object::space::Region;
 
 /// Three nodes: 0 and 2 are of one ISA, node 1 of the other.
 pub const TRIO: [Isa; 3] = [Isa::X86_64, Isa::Aarch64, Isa::X86_64];
-/// Of each local pool.
+/// Frames of each local pool.
 const FRAMES: u64 = 72;
 /// Frames of each local pool that faults may take, and the first of them.
 const SUPPLY: u64 = 16;
@@ -113,7 +113,7 @@ impl Trio {
         self.x().node().word_of(node(which))
     }
 
-    /// As the launcher does once it has reaped the machine.
+    /// Declares a node dead, as the launcher does once it has reaped the machine.
     pub fn dies(&self, which: usize) {
         let q = &self.x().node().tables.quiescence;
         q.die(node(which)).unwrap();
@@ -124,7 +124,7 @@ impl Trio {
         self.lives[which].recovers()
     }
 
-    /// One step of whatever recovery `which` has to do.
+    /// Does one step of the recovery that `which` has to do.
     pub fn step(&self, which: usize) -> Pace {
         let c = self.cx(which);
         let life = &self.lives[which];
@@ -139,7 +139,7 @@ impl Trio {
         pace
     }
 
-    /// Recovers all dead nodes, and has everybody take messages.
+    /// Recovers all dead nodes on node `by`, and lets all live nodes take messages.
     pub fn recover(&self, by: usize) {
         let mut left = 10_000;
         while self.step(by) != Pace::Idle {
@@ -165,7 +165,7 @@ impl Trio {
         }
     }
 
-    /// A node looks at the life of the others, as it does in each turn.
+    /// Lets a node check the life of the others, as it does in each turn.
     pub fn look(&self, which: usize) {
         let c = self.cx(which);
         let life = &self.lives[which];
@@ -216,7 +216,7 @@ impl Trio {
         }
     }
 
-    /// Everything is as it was.
+    /// Restores the saved contents of memory.
     pub fn restore(&self, saved: &Saved) {
         let map = self.x().node().map;
         for (at, bytes) in &saved.pages {
@@ -232,7 +232,7 @@ impl Trio {
         }
     }
 
-    /// What the walker finds wrong.
+    /// The faults that the walker finds.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         walk(&self.cx(0), &mut |f| faults.push(f.to_string()));

@@ -113,30 +113,30 @@ use walk::{Walk, Walked};
 
 /// Blocks that the rows of a node can be about.
 const BLOCKS: usize = 2 * MAX_CPUS;
-/// How long recovery waits for a round. Without one, it goes on: nobody drives rounds then, and
-/// only a wake-up that was under way at the moment of death can be lost.
+/// How long recovery waits for a quiescence round. Recovery then continues without one: no CPU drives rounds,
+/// and only a wake-up that was in progress at the moment of death can be lost.
 const SETTLE_NS: u64 = 1_000_000_000;
 
-/// How soon the next piece is due.
+/// When the next piece is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// There is nothing to do.
+    /// No work is left.
     Idle,
-    /// As soon as others have had their turn.
+    /// After others have had their turn.
     Soon,
-    /// It waits for others.
+    /// Recovery waits for other nodes.
     Later,
     /// A node has been recovered.
     Done(NodeId),
 }
 
-/// Where a recovery has come: the steps above, each with what it needs to go on after a piece. Steps
-/// over CPUs carry the number of the next one, walks over objects where they are.
+/// How far a recovery has come: one variant for each step, with what it needs to continue after a piece.
+/// Steps over CPUs carry the number of the next CPU, walks over objects their position.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     Rows(usize),
-    /// From here to [`Phase::Set`] only if a row of the dead node may have left references that no
-    /// entry holds, or entries without a reference.
+    /// This step and those up to [`Phase::Set`] are done only if a row of the dead node may have left
+    /// references that no entry holds, or entries without a reference.
     Freeze,
     Between(Seen),
     Places(usize),
@@ -145,23 +145,24 @@ enum Phase {
     Set,
     Clear,
     Threads(Walk),
-    /// Until everybody has been quiet since `stamp`, or fused time `until`.
+    /// Waits until all CPUs have been quiet since `stamp`, or until fused time `until`.
     Settle {
         stamp: Epoch,
         until: u64,
     },
     Endpoints(endpoints::Walk),
-    /// From this one of the threads that were noted. `sure`: as below.
+    /// Wakes the noted threads, beginning with number `from`. `sure`: see [`Phase::Lost`].
     Wake {
         from: usize,
         sure: bool,
     },
-    /// `sure`: there was a round, so the threads on lists are known.
+    /// Tells schedulers about threads that may have been lost. `sure`: a quiescence round has passed, so it
+    /// is known which threads are on lists.
     Lost {
         walk: Walk,
         sure: bool,
     },
-    /// From this one of the frames that CPUs worked on last.
+    /// Gives back the frames that CPUs worked on last, beginning with this number.
     GiveBack(usize),
     Finish,
 }
@@ -176,7 +177,7 @@ pub struct Recovery {
     dead: Owner,
     phase: Phase,
     tally: Tally<BLOCKS>,
-    /// What the last row of each CPU was about, and whether it lies in the supply of a space.
+    /// For each CPU the object of its last row, and whether that lies in the supply of a space.
     last: [Option<(WeakRef, bool)>; MAX_CPUS],
     /// The second frame of the last row of each CPU, if the row was replacing one frame by another.
     replaced: [Option<(WeakRef, bool)>; MAX_CPUS],
@@ -186,7 +187,7 @@ pub struct Recovery {
     walks: u32,
 }
 
-/// Does a piece of whatever recovery there is to do. `state` is this node's.
+/// Does one piece of the pending recovery. `state` is the state of this node's recovery.
 pub fn step<P: Platform>(cx: &KernelCtx, state: &mut Option<Recovery>) -> Pace {
     let Some(r) = state else {
         return match victim(cx) {
@@ -254,7 +255,8 @@ fn begin<P: Platform>(cx: &KernelCtx, victim: NodeId, state: &mut Option<Recover
 }
 
 impl Recovery {
-    /// Whether the others still agree that this node recovers that one.
+    /// Whether this node still recovers the dead node: the dead node's state, its incarnation, and the claim
+    /// are unchanged.
     fn is_mine(&self, cx: &KernelCtx) -> bool {
         let word = cx.node.word_of(self.dead.node);
         word.state == NodeState::Recovering
@@ -510,9 +512,9 @@ impl Recovery {
         self.go(Phase::Threads(walk))
     }
 
-    /// Wakes the next few of the threads that were noted, and are as they were. If there were more than could
-    /// be noted, the walk that finds them begins anew: those that stay there are few, at most one for each
-    /// CPU that has died.
+    /// Wakes the next few of the noted threads that have not changed. If more threads were found than could
+    /// be noted, the walk that finds them is repeated: the threads that remain half woken are few, at most
+    /// one for each CPU that has died.
     fn wake<P: Platform>(&mut self, cx: &KernelCtx, mut from: usize, sure: bool) -> Pace {
         let mut budget = Budget::WHOLE;
         while budget.is_left() && self.half_woken.wake::<P>(cx, from) {
@@ -530,7 +532,8 @@ impl Recovery {
         }
     }
 
-    /// Tells of threads that are on no list although they say so, and of those of which nobody may know.
+    /// Tells schedulers about threads that are on no list although their event says so, and about threads
+    /// that a scheduler may not know of.
     fn lost<P: Platform>(&mut self, cx: &KernelCtx, mut walk: Walk, sure: bool) -> Pace {
         let mut budget = Budget::WHOLE;
         while budget.is_left() {
@@ -547,9 +550,10 @@ impl Recovery {
         self.go(Phase::Lost { walk, sure })
     }
 
-    /// Frees region slots of this space that the dead node was changing. Notes which of the last rows'
-    /// frames, from one on, lie in a supply of this space: those were taken by faults, and nobody else would
-    /// give them back. Returns from where to go on, if the budget does not suffice for all.
+    /// Frees region slots of this space that the dead node was changing. Then examines the frames of the last
+    /// rows, beginning with number `from`, and notes which lie in a supply of this space: faults took those,
+    /// and only recovery can give them back. Returns the number to continue with if the budget does not
+    /// suffice for all.
     fn space(
         &mut self,
         cx: &KernelCtx,
@@ -595,7 +599,7 @@ impl Recovery {
         self.go(Phase::Finish)
     }
 
-    /// What remains: nothing that others wait for but the node's place.
+    /// Completes the recovery: only the dead node's place is still to be released.
     fn finish<P: Platform>(self, cx: &KernelCtx) -> Pace {
         let node = cx.node;
         let n = self.dead.node;

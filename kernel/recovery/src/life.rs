@@ -36,13 +36,13 @@ use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, clock, console, error, inbox, warn};
 use dyad_object::node::Node;
 
-/// How long a node may be without a heartbeat before others suspect it. It beats every 100 ms.
+/// How long a node may be without a heartbeat before others suspect it. A live node beats every 100 ms.
 pub const SUSPECT_NS: u64 = 2_000_000_000;
-/// Until the next turn, so that threads of this CPU run meanwhile.
+/// Pause before the next turn, in which threads of this CPU run.
 const PAUSE_NS: u64 = 20_000;
 
-/// What a node knows of the life of others, and the recovery that it is at. Private to it; its CPUs
-/// share it, and a CPU that does not get a lock does something else.
+/// What a node knows about the life of other nodes, and the recovery that it carries out. Private to the
+/// node. Its CPUs share it; a CPU that does not get a lock does something else.
 #[derive(Debug)]
 pub struct Life {
     watch: Mutex<Watch>,
@@ -59,7 +59,7 @@ struct NodeSnapshot {
     heartbeat: u64,
     /// Local time at which the heartbeat was last seen to move.
     moved: u64,
-    /// The incarnation that is known to have joined; 0: none.
+    /// The incarnation that is known to have joined; 0 if none.
     joined: u32,
 }
 
@@ -82,7 +82,7 @@ impl Default for Life {
 }
 
 impl Life {
-    /// Of a node that has not looked yet.
+    /// The state of a node that has not checked others yet.
     pub const fn new() -> Life {
         Life {
             watch: Mutex::new(Watch::new()),
@@ -126,13 +126,13 @@ impl Life {
         }
     }
 
-    /// One piece of whatever recovery there is to do, and nothing else.
+    /// Does one piece of the pending recovery, without checking the life of other nodes.
     #[cfg(any(test, feature = "host"))]
     pub fn step<P: Platform>(&self, cx: &KernelCtx) -> Pace {
         crate::step::<P>(cx, &mut self.recovery.lock())
     }
 
-    /// As new: the node is as it was before.
+    /// Resets the state to that of [`new`](Life::new), for tests that restore the node.
     #[cfg(any(test, feature = "host"))]
     pub fn forget(&self) {
         *self.watch.lock() = Watch::new();
@@ -188,8 +188,8 @@ impl Life {
     }
 }
 
-/// Ends the run if the dead node was to start the programs and has not come to start any here:
-/// nobody else would, and nothing could ever run.
+/// Ends the run if the dead node was to start the programs and did not get to start any on this node: no
+/// other node would start them.
 fn nobody_left<P: Platform>(cx: &KernelCtx, dead: NodeId) {
     let node = cx.node;
     // A node that has come back waits for its programs.

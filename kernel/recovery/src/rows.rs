@@ -27,8 +27,8 @@ pub type Blocks = [Option<(FrameRef, u64)>; 2];
 #[derive(Debug)]
 pub struct Contended;
 
-/// What a CPU's last row was about, be it over or not: a record that has been cleared lacks its
-/// row only.
+/// The object of a CPU's last row, whether or not the row is over: a cleared record keeps everything but its
+/// row.
 pub fn last(cx: &KernelCtx, node: NodeId, cpu: CpuId) -> Option<WeakRef> {
     let area: &QuiesceArea = cx.node.map.get(PoolId::Cxl.base().add(QUIESCE_OFFSET))?;
     let line = area.intents.get(node.index())?.get(cpu.index())?;
@@ -96,8 +96,8 @@ fn block(cx: &KernelCtx, frame: FrameRef) -> Result<Option<(FrameRef, u64)>, Con
     }
 }
 
-/// Repairs the entry of a row, if the dead node has left it closed and its table is what it was.
-/// Table and frame are frozen, if they are in use.
+/// Repairs the entry of a row, if the dead node has left the entry closed and its table has not been
+/// replaced. The table and the frame are frozen if they are in use.
 pub fn place(cx: &KernelCtx, dead: Owner, record: &IntentRecord) {
     let Some(table) = record.table else {
         return;

@@ -57,7 +57,7 @@ use dyad_object::endpoint;
 use dyad_object::follow;
 use dyad_object::thread::{Owner, State, Thread, begun};
 
-/// A thread that has been given to a node, which is to be told: by its id.
+/// A thread, by its id, that has been given to a node which must be told about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handed {
     id: u64,
@@ -81,15 +81,15 @@ impl Handed {
 /// What recovery does with a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It returns from the invocation in this entry of its stack.
+    /// The thread returns from the invocation in entry `at` of its invocation stack.
     Returns { at: u64, to: NodeId },
-    /// Its crossing call from this depth is lost.
+    /// The thread's crossing call at this depth is lost.
     Lost { depth: u64, to: NodeId },
     /// The thread returns from `Migrate` or `Jump` with an error.
     StaysBehind { to: NodeId },
     /// The thread continues on another node.
     Moves { to: NodeId },
-    /// It is stopped; its registers are in its frame.
+    /// The thread is stopped; its registers are in its frame.
     Stops,
     /// The thread is stopped; its registers are lost.
     Ends,
@@ -135,15 +135,15 @@ pub fn repair<P: Platform>(cx: &KernelCtx, dead: Dead, frame: FrameRef) -> Optio
     None
 }
 
-/// Begins to doubt that a thread is on an event list, if it says so.
+/// Marks a thread as in doubt if its event says that it is on an event list.
 pub fn doubt(cx: &KernelCtx, frame: FrameRef) {
     if let Some(t) = cx.node.map.get::<Thread>(frame.address()) {
         endpoint::doubt(cx.node, t);
     }
 }
 
-/// A thread that is still in doubt is on none: its scheduler is told anew. Unless it is not `sure` who is
-/// on lists: then all stays as it is.
+/// Tells the scheduler of a thread that is still in doubt, and so is on no list, about it once more. If it is
+/// not `sure` which threads are on lists, nothing is told and the doubt is cleared.
 pub fn tell_lost<P: Platform>(cx: &KernelCtx, frame: FrameRef, sure: bool) {
     let Some(t) = cx.node.map.get::<Thread>(frame.address()) else {
         return;
@@ -219,8 +219,9 @@ fn fate(cx: &KernelCtx, dead: Dead, t: &Thread, owner: Owner) -> Fate {
     stopped
 }
 
-/// Whether the thread was there, or on its way there, for a crossing call: its caller is told, on any node
-/// of that ISA. Also if it was to be told there, and that has died.
+/// What becomes of a thread that ran on the dead node for a crossing call, or was on its way there for one:
+/// its caller is told on any node of the caller's ISA. The same applies if the node that was to tell the
+/// caller has died.
 fn lost_call(cx: &KernelCtx, t: &Thread, isa: Isa, owner: Owner) -> Option<Fate> {
     if owner.state == State::Stranded && HandoffKind::of(t) == HandoffKind::Lost {
         let depth = t.carried[2].load(Ordering::Relaxed);
@@ -290,7 +291,7 @@ fn give(
     t.change(cx.words(), owner, handed).then_some(told)
 }
 
-/// Stops a thread that cannot go on now, or, if its registers are lost, ever. No node is to be told.
+/// Stops a thread that cannot continue now or, if its registers are lost, ever. No node has to be told.
 fn stop<P: Platform>(
     cx: &KernelCtx,
     dead: Dead,

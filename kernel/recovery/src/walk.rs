@@ -11,19 +11,19 @@ use crate::budget::{self, Budget};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walk {
     cursor: Cursor,
-    /// That one, its kind, and how far it has been looked at.
+    /// The current object, its kind, and how far it has been processed.
     pub(crate) within: Option<(WeakRef, KernelKind, usize)>,
 }
 
 impl Walk {
-    /// Before the first object.
+    /// A walk that has not begun.
     pub(crate) const START: Walk = Walk {
         cursor: Cursor::START,
         within: None,
     };
 
-    /// The object to look at now, and from where on. One that has been given up since the last piece is left
-    /// out.
+    /// The object to process now, and the position in it. An object that has been given up since the last
+    /// piece is left out.
     pub(crate) fn next(
         &mut self,
         cx: &KernelCtx,
@@ -39,11 +39,11 @@ impl Walk {
     }
 }
 
-/// What a walk over objects has come to.
+/// The result of a step of a walk over objects.
 pub(crate) enum Walked {
-    /// An object, its kind, and from where on it is to be looked at.
+    /// An object, its kind, and the position from which it is to be processed.
     Object(WeakRef, KernelKind, usize),
-    /// Nothing yet: the budget is used up.
+    /// No object yet: the budget is used up.
     Working,
     /// The end.
     End,
@@ -76,7 +76,7 @@ pub(crate) fn next_object(
     walked
 }
 
-/// What kind of object a frame of a type is. What is frozen is what it was.
+/// The kind of object in a frame of a type, including frozen ones.
 const fn object_kind(ty: FrameType) -> Option<KernelKind> {
     match ty {
         FrameType::Kernel(kind) | FrameType::Frozen(Use::Kernel(kind)) => Some(kind),
@@ -84,7 +84,7 @@ const fn object_kind(ty: FrameType) -> Option<KernelKind> {
     }
 }
 
-/// Whether an object has not been given up since a walk has come to it.
+/// Whether an object still exists that a walk has reached.
 pub(crate) fn is_still(cx: &KernelCtx, object: WeakRef, kind: KernelKind) -> bool {
     let now = cx.frames().read(object.frame);
     now.is_ok_and(|(word, _)| object_kind(word.ty) == Some(kind) && word.version == object.version)

@@ -1,4 +1,4 @@
-//! Splitting and merging untyped blocks: two words change, whatever the size.
+//! Splitting and merging untyped blocks: two words change, whatever the size of the block.
 
 use dyad_coherence::GlobalMem;
 use dyad_shm::frame::FrameRef;
@@ -15,8 +15,8 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     ///
     /// # Errors
     ///
-    /// [`Refused::WrongOrder`] if the block is one frame; else why not. Nothing has changed, but
-    /// for [`Refused::Lost`] and [`Refused::Corrupt`].
+    /// [`Refused::WrongOrder`] if the block is one frame; otherwise the reason why the frame cannot be used.
+    /// Nothing has changed, except with [`Refused::Lost`] and [`Refused::Corrupt`].
     pub fn split(&self, head: FrameRef, intents: &impl Intents) -> Result<FrameRef, Refused> {
         let (raw, word) = self.word(head)?;
         let FrameType::Untyped(order) = word.ty else {
@@ -50,13 +50,14 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
             .map_err(|_| Refused::Lost)
     }
 
-    /// Makes one block of the untyped block at `head` and the one of the same size behind it.
-    /// Returns the order of the new block.
+    /// Merges the untyped block at `head` with the block of the same size behind it. Returns the order of the
+    /// new block.
     ///
     /// # Errors
     ///
-    /// [`Refused::WrongOrder`] if the blocks differ in size, or together are too large or not
-    /// aligned; else why not. Nothing has changed but `head`'s version, but for [`Refused::Lost`].
+    /// [`Refused::WrongOrder`] if the blocks differ in size, or together are too large or not aligned;
+    /// otherwise the reason why a frame cannot be used. Nothing has changed except `head`'s version, and
+    /// except with [`Refused::Lost`].
     pub fn merge(&self, head: FrameRef, intents: &impl Intents) -> Result<Order, Refused> {
         match self.word(head)?.1.ty {
             FrameType::Untyped(order) => self.merge_of(head, order, intents),
@@ -111,7 +112,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     }
 }
 
-/// What the second of two blocks becomes when they are merged.
+/// The word of the second of two blocks after they are merged.
 fn joinable(word: FrameWord, order: Order) -> Result<FrameWord, Refused> {
     match word.ty {
         FrameType::Untyped(o) if o == order => {}

@@ -1,4 +1,4 @@
-//! Why a row was refused.
+//! The reasons why a row is refused.
 
 use core::fmt;
 
@@ -6,10 +6,10 @@ use dyad_abi::Error;
 
 use crate::word::FrameType;
 
-/// Why a row was refused. A refused row has changed nothing, unless the variant says so.
+/// The reasons why a row was refused. A refused row has changed nothing, unless the variant says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refused {
-    /// No pool has such a frame.
+    /// No pool has a frame of this number.
     NoFrame,
     /// The frame holds structures of the system.
     Reserved,
@@ -17,33 +17,32 @@ pub enum Refused {
     Retired,
     /// The frame has another type.
     WrongType,
-    /// The frame has changed hands since.
+    /// The frame has been retyped since.
     Stale,
     /// The block is too small, or not aligned as the request needs it.
     WrongOrder,
-    /// There are references left.
+    /// The frame still has references.
     InUse,
-    /// There is no room for another reference.
+    /// The word has no room for another reference.
     TooManyRefs,
     /// A node is changing the frame: try again.
     Busy,
     /// The frame is being recovered: try again.
     Frozen,
-    /// Some node may still hold translations or references: try again after a round.
+    /// A node may still hold translations or references: try again after a round.
     NotQuiesced,
     /// Others were faster each time: try again.
     Contended,
-    /// Not every frame of the block has been initialised yet. The claim goes on.
+    /// Not every frame of the block has been initialised yet. The claim stays valid.
     Unfinished,
-    /// Another node has taken the frame away in the middle of the row: it takes this node for
-    /// dead.
+    /// Another node, which takes this node for dead, has recovered the frame in the middle of the row.
     Lost,
-    /// The record holds a word that nobody writes.
+    /// The record has a malformed word.
     Corrupt,
 }
 
 impl Refused {
-    /// Why a frame that is not in use cannot be used.
+    /// The reason why a frame that is not in use cannot be used.
     pub const fn unusable(ty: FrameType) -> Refused {
         match ty {
             FrameType::Reserved => Refused::Reserved,

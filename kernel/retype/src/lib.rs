@@ -1,5 +1,5 @@
-//! Frames: what each 4 KiB frame of every pool is used for, how often it is referred to, and when
-//! it may be used for something else.
+//! The frame table: the use of each 4 KiB frame of every pool, its references, and the condition for its
+//! reuse.
 //!
 //! ```text
 //! w0 = version:32 | type:3 | kind:5 | refs:24      (type, version and references change in one CAS)

@@ -11,7 +11,7 @@ use crate::word::{
 };
 
 impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
-    /// The frame's word as it is, and the frame with the version that it says.
+    /// The present word of a frame, and a reference with its present version.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         Ok((WeakRef { frame, version }, word.ty.in_use().is_some()))
     }
 
-    /// Takes the only reference to a kernel object: for a table that is to be found at one place.
+    /// Takes the only reference to a kernel object: for a table that must be linked at one place only.
     ///
     /// # Errors
     ///
@@ -107,9 +107,9 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         })
     }
 
-    /// Notes that references to an object in use have been unpublished at `epoch`: what may not be
-    /// referred to again from elsewhere before others have forgotten them. The object has no other
-    /// stamp, and gets a newer one when it is given up.
+    /// Records that references to an object in use have been unpublished at `epoch`: the object must not be
+    /// linked elsewhere before other nodes have dropped them. The object has no other stamp, and gets a newer
+    /// one when it is untyped.
     ///
     /// # Errors
     ///
@@ -173,10 +173,10 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         }
     }
 
-    /// Whether a row that gives references to the block around `frame` and to `table` back may
-    /// begin: not while one of them is being recovered and its references are counted. Asked after
-    /// the intent and before the entry is closed; rows that have asked before go on, and the
-    /// recoverer waits for them.
+    /// Whether a row that removes references to the block around `frame` and to `table` may begin. It must
+    /// not begin while one of them is being recovered and its references are counted. Called after the intent
+    /// and before the entry is closed. Rows that have passed this check continue, and the recoverer waits for
+    /// them.
     ///
     /// The fence orders the intent before the look: a recoverer that freezes a block and then finds
     /// no intent is seen here.
@@ -261,7 +261,7 @@ fn pin(
     row::pin(&record.w0(), raw, value).map_err(|now| why_not(now, weak, wanted))
 }
 
-/// Of two reasons, that which the word gives, if it gives one.
+/// The reason that the word gives, if it gives one; else the other reason.
 #[cold]
 fn first(word: Refused, other: Refused) -> Refused {
     match word {
@@ -270,7 +270,7 @@ fn first(word: Refused, other: Refused) -> Refused {
     }
 }
 
-/// Why a frame whose word is `raw` does not get one more reference.
+/// The reason why a frame with the word `raw` gets no further reference.
 #[cold]
 fn why_not(raw: u64, weak: WeakRef, wanted: Use) -> Refused {
     let Some(word) = FrameWord::from_bits(raw) else {

@@ -1,5 +1,5 @@
-//! Words of records as they are, for rows that compare words without decoding them: of blocks of one
-//! frame, where caches are coherent.
+//! Undecoded words of records, for rows that compare words without decoding them: for blocks of one frame,
+//! where caches are coherent.
 //!
 //! | row | the head's word: from, on the way, to |
 //! |---|---|
@@ -20,15 +20,15 @@ const fn of(ty: FrameType) -> u64 {
     FrameWord::new(Version(0), ty).bits()
 }
 
-/// Of a block of one frame that nobody uses.
+/// The word of an untyped block of one frame.
 pub const UNTYPED: u64 = of(FrameType::Untyped(Order::FRAME));
 
-/// Of a frame that a node is changing.
+/// The word of a frame that a node is retyping.
 pub const fn retyping(node: NodeId) -> u64 {
     of(FrameType::Retyping(node))
 }
 
-/// Of a block of one frame that is used, and that nothing refers to.
+/// The word of a block of one frame that is in use and has no references.
 pub const fn used(how: Use) -> u64 {
     of(match how {
         Use::User => FrameType::User(Order::FRAME),
@@ -60,7 +60,7 @@ pub(crate) const fn low(raw: u64) -> u64 {
     raw & LOW
 }
 
-/// What an untyped block of one frame becomes that has been claimed and not used.
+/// The next word of a block of one frame that was claimed and then abandoned.
 #[cold]
 pub(crate) const fn abandoned(raw: u64) -> u64 {
     FrameWord::given_up(version_number(raw), Order::FRAME).bits()
@@ -78,9 +78,9 @@ pub const fn is_unused_object(raw: u64, kinds: u32) -> bool {
     kind & ((1 << STEP) - 1) == 0 && kind >> STEP < 32 && kinds >> (kind >> STEP) & 1 != 0
 }
 
-/// What the word of one frame becomes when the frame is given up: of user memory, or of an object of one of these kinds
-/// (bits by number), that nothing refers to. `None` if it is none of these, or if there is no next version: then the
-/// frame is retired, which is for the slow path.
+/// The next word of one frame that is untyped: user memory, or an object of one of these kinds (bits by
+/// number), without references. `None` if it is none of these, or if there is no next version: then the frame
+/// is retired, which is left to the slow path.
 #[inline]
 pub fn given_up(raw: u64, kinds: u32) -> Option<u64> {
     const USER: u64 = used(Use::User);
@@ -96,13 +96,13 @@ pub fn given_up(raw: u64, kinds: u32) -> Option<u64> {
     Some(next | UNTYPED)
 }
 
-/// When a frame was last given up, by the second word of its record.
+/// The epoch at which a frame was last untyped, from the second word of its record.
 #[inline]
 pub const fn stamp(w1: u64) -> Epoch {
     StampWord::from_bits(w1).epoch
 }
 
-/// The second word of a frame that is given up now; `None` if the word has that stamp already, or a later one.
+/// The second word of a frame that is untyped now; `None` if the word has that stamp already, or a later one.
 /// Stamps only grow, and the bits of the nodes that have executed the frame stay set.
 #[inline]
 pub const fn stamped(w1: u64, now: Epoch) -> Option<u64> {

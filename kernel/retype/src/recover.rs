@@ -1,4 +1,4 @@
-//! What survivors do with the frames of a node that has died: the row `recover`.
+//! Recovery of the frames of a dead node: the row `recover`.
 //!
 //! ```text
 //! per intent of the dead node
@@ -25,9 +25,9 @@ use crate::table::FrameTable;
 use crate::word::{FrameType, FrameWord, Refs, Use};
 
 impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
-    /// Gives up a block in the name of the node that died while it was changing it. `intent` is
-    /// the frame as the node's intent record has it. `false`: the node was not changing it any
-    /// more, or a recoverer that has died has recovered it.
+    /// Untypes a block on behalf of the node that died while it was changing it. `intent` is the frame in the
+    /// node's intent record. Returns `false` if the node was not changing the block any more, or a recoverer
+    /// that has died has recovered it.
     ///
     /// The frame is logged in each case: the node may have come past its change, and not to its
     /// log.
@@ -89,12 +89,13 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         Ok(used)
     }
 
-    /// Sets the references of a frozen block to those that have been counted after every live node
-    /// has been quiet since the block was frozen.
+    /// Sets the reference count of a frozen block to `counted`, the number of references found after every
+    /// live node has been quiet since the block was frozen.
     ///
     /// # Errors
     ///
-    /// [`Refused::WrongType`] if the block is not frozen, or why else not.
+    /// [`Refused::WrongType`] if the block is not frozen; otherwise the reason why the frame cannot be
+    /// changed.
     pub fn recount(&self, frame: FrameRef, counted: Refs) -> Result<(), Refused> {
         let (head, _, _) = self.find_head(frame)?;
         self.change(head, |word| match word.ty {
@@ -109,10 +110,9 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         })
     }
 
-    /// [`recount`](FrameTable::recount), but only if the block still has the references it had
-    /// before they were counted. `false`: some have been given back meanwhile; they are to be
-    /// counted again. As no references are added to a frozen block, an equal number is the same
-    /// references.
+    /// Recounts like [`recount`](FrameTable::recount), but only if the block still has the references that it
+    /// had before they were counted. Returns `false` if some have been removed meanwhile, and must be counted
+    /// again. No references are added to a frozen block, so an equal number means the same references.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         })
     }
 
-    /// Makes a frozen block what it was. Has no effect on one that is in use already.
+    /// Unfreezes a block: it gets its earlier state back. Has no effect on a block that is in use already.
     ///
     /// # Errors
     ///

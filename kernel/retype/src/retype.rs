@@ -10,7 +10,7 @@ use crate::row::{self, GivenUp, Record};
 use crate::table::{FrameTable, offset};
 use crate::word::{FrameType, FrameWord, Order, Refs, Use};
 
-/// An untyped block that this node has taken, and initialises. It is to be finished or abandoned.
+/// An untyped block that this node has claimed and initialises. It must be finished or abandoned.
 #[derive(Debug)]
 #[must_use = "the block stays in RETYPING until the claim is finished or abandoned"]
 pub struct Claim {
@@ -41,17 +41,17 @@ impl Claim {
         }
     }
 
-    /// No frame of the block has been used since the pools were made: its stamp is [`Epoch::ZERO`]. All
-    /// frames are zero then, and no node has looked at any or stored to any, so none has lines to drop.
-    /// Nothing is left to do for each frame, however many there are.
+    /// Declares that no frame of the block has been used since the pools were formatted: its stamp is
+    /// [`Epoch::ZERO`]. All frames are then zero, and no node has lines of them to drop, so no frame has to
+    /// be initialised.
     #[inline]
     pub fn never_used(&mut self) {
         self.initialised = self.order.frames();
     }
 
-    /// The [next frame](Claim::next_frame) has its contents: writes them back, and drops this
-    /// node's copies. Nobody tells it to once the frame is in use: what it has not mapped or looked
-    /// at it is not asked to forget.
+    /// Declares that the [next frame](Claim::next_frame) is initialised: writes its contents back, and drops
+    /// this node's copies. A node is not asked later to drop lines of frames that it has neither mapped nor
+    /// read.
     #[inline]
     pub fn frame_done<M: GlobalMem + ?Sized>(&mut self, mem: &M) {
         if let Some(frame) = self.next_frame() {
@@ -87,8 +87,8 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         }
     }
 
-    /// The row `X -> untyped`: gives up the block that `weak` heads and that is used for `used`.
-    /// It can be claimed once every node has been quiet since the epoch returned.
+    /// The row `X -> untyped`: untypes the block that `weak` heads and that has the use `used`. The block can
+    /// be claimed once every node has been quiet since the epoch returned.
     ///
     /// # Errors
     ///
@@ -121,8 +121,8 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         row::give_up(&record, &what, next, &services)
     }
 
-    /// Logs that a frame is not the kernel object any more that it was: its word, which others check
-    /// weak references by, and its lines.
+    /// Logs that a frame is no longer the kernel object that it was. Logged are the frame's word, by which
+    /// other CPUs check weak references, and the object's lines.
     pub(crate) fn log_given_up(&self, frame: FrameRef, log: &impl Log) -> Result<(), Refused> {
         log.line(self.record(frame)?);
         log.object(frame);
@@ -200,9 +200,9 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         })
     }
 
-    /// Gives a claimed block back, whatever its contents. It needs no stamp: nobody could refer to
-    /// it since it was claimed. What this node has stored to the frame it was at goes to memory
-    /// before: later it would undo what the next user has stored.
+    /// Returns a claimed block to untyped, whatever its contents. It needs no new stamp, because no reference
+    /// to it can exist since it was claimed. This node's stores to the current frame are written back first:
+    /// later they would undo stores of the next user.
     ///
     /// # Errors
     ///
@@ -225,7 +225,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
     }
 }
 
-/// What becomes of the word of a block that may be given up.
+/// The next word of a block that may be untyped.
 fn given_up(word: FrameWord, version: Version, used: Use) -> Result<u64, Refused> {
     match word.ty {
         FrameType::Reserved | FrameType::Retired => return Err(Refused::unusable(word.ty)),

@@ -1,4 +1,5 @@
-//! The rows `X -> untyped`, `untyped -> Y` and pin, on the record of a block's head, however a caller reaches the record.
+//! The rows `X -> untyped`, `untyped -> Y` and pin, on the record of a block's head, independently of how the
+//! caller finds the record.
 //!
 //! | row | word of the head | steps, in order |
 //! |---|---|---|
@@ -30,10 +31,10 @@ use crate::word::{FrameType, FrameWord, Refs};
 
 /// The record of one frame.
 pub trait Record {
-    /// Its first word: version, type and references.
+    /// The first word of the record: version, type and references.
     fn w0(&self) -> impl Word;
 
-    /// Its second word: the stamp.
+    /// The second word of the record: the stamp.
     fn w1(&self) -> impl Word;
 }
 
@@ -58,7 +59,7 @@ impl<M: GlobalMem + ?Sized> Record for RecordAt<'_, M> {
     }
 }
 
-/// Why a word that has been found is not the one that a row starts from.
+/// The reason why a word is not the one that a row starts from.
 #[cold]
 fn instead(now: u64) -> Refused {
     match FrameWord::from_bits(now).map(|w| w.ty) {
@@ -152,7 +153,7 @@ pub(crate) fn stamp(record: &impl Record, epoch: Epoch) -> Result<(), Refused> {
     }
 }
 
-/// Another node has noted meanwhile that it has executed the frame.
+/// Retries the stamp after another node has recorded that it has executed the frame.
 #[cold]
 fn stamp_again(w1: impl Word, mut raw: u64, epoch: Epoch) -> Result<(), Refused> {
     for _ in 1..TRIES {
@@ -167,22 +168,22 @@ fn stamp_again(w1: impl Word, mut raw: u64, epoch: Epoch) -> Result<(), Refused>
     Err(Refused::Contended)
 }
 
-/// A block that is to be given up.
+/// A block that is to be untyped.
 #[derive(Clone, Copy, Debug)]
 pub struct GivenUp {
-    /// Its head.
+    /// The head of the block.
     pub head: WeakRef,
     /// The head's word, as the caller has found it.
     pub raw: u64,
     /// The head's word while this node holds the block ([`plain::retyping`]).
     pub owned: u64,
-    /// Where the record is, if others may hold copies of it and of the block: of kernel objects where caches are not
-    /// coherent. (User memory is logged by the rows that unmap it.)
+    /// The address of the record, if other nodes may hold copies of it and of the block: for kernel objects
+    /// where caches are not coherent. (User memory is logged by the rows that unmap it.)
     pub logged: Option<PhysAddr>,
 }
 
-/// The row `X -> untyped`. `next` is what becomes of a word, if a block with this word may be given up. The block can be
-/// claimed once every node has been quiet since the epoch returned.
+/// The row `X -> untyped`. `next` computes the next word of a block, or the reason why it may not be untyped.
+/// The block can be claimed once every node has been quiet since the epoch returned.
 ///
 /// # Errors
 ///
@@ -201,8 +202,9 @@ pub fn give_up(
     done
 }
 
-/// The row `X -> untyped` of one frame, where caches are coherent: of user memory, or of an object of one of these kinds
-/// (bits by number). `retyping` is the low half of its word while this node holds it ([`plain::retyping`]).
+/// The row `X -> untyped` of one frame, where caches are coherent: for user memory, or an object of one of
+/// these kinds (bits by number). `retyping` is the low half of its word while this node holds it
+/// ([`plain::retyping`]).
 ///
 /// # Errors
 ///
@@ -262,7 +264,7 @@ fn unpublish(
     Ok(now)
 }
 
-/// Takes a block to RETYPING. Returns the word it had, and the word it is to get.
+/// Changes a block to RETYPING. Returns its previous word, and the word that it will get.
 #[inline(always)]
 fn take(
     record: &impl Record,
@@ -276,7 +278,7 @@ fn take(
     }
 }
 
-/// References have come or gone meanwhile, or it is another's by now.
+/// Retries [`take`] after references have changed, or refuses a word of another state.
 #[cold]
 fn take_again(
     word: impl Word,
@@ -297,13 +299,14 @@ fn take_again(
     Err(Refused::Contended)
 }
 
-/// First half of the row `untyped -> Y`: takes the untyped block whose head has the word `raw` to RETYPING, which is
-/// `owned` with the version of `raw`. The intent stays. Returns when the block was given up: [`Epoch::ZERO`] if it has
-/// never been used.
+/// First half of the row `untyped -> Y`: changes the untyped block whose head has the word `raw` to RETYPING,
+/// which is `owned` with the version of `raw`. The intent stays. Returns the epoch at which the block was
+/// untyped: [`Epoch::ZERO`] if it has never been used.
 ///
 /// # Errors
 ///
-/// [`Refused::NotQuiesced`]; why the word is another one; nothing has changed, and there is no intent.
+/// [`Refused::NotQuiesced`]; or, if the word has changed, the reason why the frame cannot be claimed now.
+/// Nothing has changed, and there is no intent.
 #[inline(always)]
 pub fn claim(
     record: &impl Record,
@@ -352,9 +355,10 @@ pub fn finish(
     done
 }
 
-/// The row `untyped -> Y` of one frame that is a block of its own. `retyping` and `used` are the low halves of its word
-/// while this node holds it ([`plain::retyping`]) and afterwards ([`plain::used`]). `zero` fills the frame with zeros, in
-/// memory, and keeps no copy of it; it is not asked if nobody has ever used the frame.
+/// The row `untyped -> Y` of one frame that is a block of its own. `retyping` and `used` are the low halves
+/// of its word while this node holds it ([`plain::retyping`]) and afterwards ([`plain::used`]). `zero` fills
+/// the frame with zeros, in memory, and keeps no copy of it; it is not called if the frame has never been
+/// used.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Where records are, and the way from a frame to the head of its block.
+//! The places of records, and the path from a frame to the head of its block.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ const ENTRY_BYTES: u64 = size_of::<FrameEntry>() as u64;
 pub(crate) const W1_OFFSET: u64 = core::mem::offset_of!(FrameEntry, w1) as u64;
 const INDEX_LIMIT: u64 = 1 << 28;
 
-/// Where the records of each pool are.
+/// The places of the records of each pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolTables {
     /// Start of the records and number of frames, by pool.
@@ -25,7 +25,7 @@ pub struct PoolTables {
 }
 
 impl PoolTables {
-    /// No pool.
+    /// Tables without any pool.
     pub const fn new() -> PoolTables {
         PoolTables {
             pools: [(PhysAddr(0), 0); MAX_POOLS],
@@ -119,9 +119,9 @@ impl<'m, M: GlobalMem + ?Sized> FrameTable<'m, M> {
         order
     }
 
-    /// Writes the records of some frames of a pool that nobody else uses yet, as if all frames in
-    /// `usable` had never been used: as few untyped blocks as there can be. `piece` is the part to
-    /// write now. Frames outside of `usable` stay RESERVED.
+    /// Writes the records of some frames of a pool that is not in use yet, as if all frames in `usable` had
+    /// never been used: as few untyped blocks as possible. `piece` is the part to write now. Frames outside
+    /// of `usable` stay RESERVED.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
-//! Weak references: they keep nothing alive and one load tells whether they still mean what they
-//! meant. One that [`check`](FrameTable::check)s can be used until this CPU leaves the kernel,
-//! whatever happens to the frame: it is not reused before every node has been quiet.
+//! Weak references: they keep nothing alive, and one load checks whether they are still valid. A reference
+//! that [`check`](FrameTable::check) accepts can be used until this CPU leaves the kernel, whatever happens
+//! to the frame: it is not reused before every node has been quiet.
 
 use core::sync::atomic::Ordering;
 
@@ -13,9 +13,9 @@ use crate::table::FrameTable;
 use crate::word::{FrameType, FrameWord, KernelKind, Refs, Use};
 
 impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
-    /// Whether `object` still is a kernel object of this kind: the check of every use of a
-    /// capability. One load of this node's view: where caches are not coherent, an object that has
-    /// been given up elsewhere may pass until this node's next round, and is not reused before.
+    /// Whether `object` still is a kernel object of this kind: the check of every use of a capability. It is
+    /// one load of this node's copy. Where caches are not coherent, an object that another node has untyped
+    /// may pass until this node's next round, and is not reused before.
     #[inline]
     pub fn is_object(&self, object: WeakRef, kind: KernelKind) -> bool {
         let Some(at) = self.record_at(object.frame) else {
@@ -25,7 +25,8 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         self.is_object_by(raw, object, kind)
     }
 
-    /// As [`is_object`](FrameTable::is_object), by the word of its frame, read before.
+    /// Whether `object` still is a kernel object of this kind, by the word of its frame, which the caller has
+    /// read.
     #[inline]
     pub fn is_object_by(&self, raw: u64, object: WeakRef, kind: KernelKind) -> bool {
         let wanted = FrameWord::new(object.version, FrameType::Kernel(kind)).bits();
@@ -33,8 +34,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         (raw ^ wanted) >> Refs::BITS == 0 || self.check(object, Use::Kernel(kind)).is_ok()
     }
 
-    /// Whether `weak` still refers to a frame used for `wanted`. A frozen frame still is what it
-    /// was.
+    /// Whether `weak` still refers to a frame used for `wanted`. A frozen frame counts as in use.
     ///
     /// # Errors
     ///

@@ -36,9 +36,9 @@ impl Refs {
     /// Bits of the field, the lowest of a word.
     pub(crate) const BITS: u32 = KIND_SHIFT;
 
-    /// None.
+    /// No references.
     pub const ZERO: Refs = Refs(0);
-    /// As many as the word has room for.
+    /// As many references as the word has room for.
     pub const MAX: Refs = Refs((1 << KIND_SHIFT) - 1);
 
     /// This number of references, if the word has room for it.
@@ -100,7 +100,7 @@ impl Order {
     }
 }
 
-/// What kind of kernel object a frame holds. All are one frame large.
+/// The kind of a kernel object. All objects are one frame large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct KernelKind(u8);
@@ -152,7 +152,7 @@ impl KernelKind {
     }
 }
 
-/// What a frame is used for.
+/// The use of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Use {
     /// Mapped by user programs.
@@ -166,26 +166,26 @@ pub enum Use {
 pub enum FrameType {
     /// Holds structures of the system; never changes.
     Reserved,
-    /// Head of a block that nobody uses.
+    /// Head of a block that is not in use.
     Untyped(Order),
     /// Belongs to one node, which is changing it. The order is that of the block's
     /// [tails](crate::FrameTable::order_by_tails).
     Retyping(NodeId),
-    /// In use, but takes no new references until it has been recovered.
+    /// In use, but frozen: takes no new references until it has been recovered.
     Frozen(Use),
     /// Head of a block of user memory.
     User(Order),
     /// A kernel object.
     Kernel(KernelKind),
-    /// Not the first frame of its block. The order is that of the block it will head when the
-    /// block it is in is split as far: the number of trailing zeros of its index.
+    /// Not the first frame of its block. The order is that of the largest block that it could head: the
+    /// number of trailing zeros of its index.
     Tail(Order),
-    /// Its version cannot grow any more; never used again.
+    /// Retired: its version cannot grow any more, and it is never used again.
     Retired,
 }
 
 impl FrameType {
-    /// What a frame of this type is used for, if it is in use.
+    /// The use of a frame of this type, if it is in use.
     pub const fn in_use(self) -> Option<Use> {
         match self {
             FrameType::User(_) => Some(Use::User),
@@ -265,8 +265,7 @@ impl FrameWord {
         }
     }
 
-    /// What a block that is given up becomes: untyped with the next version, or retired if there
-    /// is none.
+    /// The word of a block after it is untyped: untyped with the next version, or retired if there is none.
     pub(crate) const fn given_up(version: Version, order: Order) -> FrameWord {
         match version.next() {
             Some(next) => FrameWord::new(next, FrameType::Untyped(order)),
@@ -284,7 +283,7 @@ impl FrameWord {
             | self.refs.0 as u64
     }
 
-    /// Reads a word; `None` if nobody writes such a word (damaged memory).
+    /// Decodes a word; `None` if it is malformed (damaged memory).
     pub const fn from_bits(w: u64) -> Option<FrameWord> {
         let Some(ty) = FrameType::decode(w >> TYPE_SHIFT & 7, w >> KIND_SHIFT & KIND_MASK) else {
             return None;
@@ -318,8 +317,8 @@ pub(crate) const fn is_used(raw: u64) -> bool {
     ty == USER || ty == KERNEL
 }
 
-/// The word of a kernel object of that kind with one more reference, whatever its version; `None` if
-/// it is none, or has no room.
+/// The word of a kernel object of that kind with one more reference, whatever its version; `None` if the word
+/// is of another kind, or has no room.
 #[inline]
 pub const fn kernel_pinned(raw: u64, kind: KernelKind) -> Option<u64> {
     let wanted = KERNEL << TYPE_SHIFT | (kind.0 as u64) << KIND_SHIFT;
@@ -332,7 +331,7 @@ pub const fn kernel_pinned(raw: u64, kind: KernelKind) -> Option<u64> {
     }
 }
 
-/// The version in a word, whatever else is in it.
+/// The version in a word, whatever its other fields are.
 #[inline]
 pub const fn version_in(raw: u64) -> Version {
     Version((raw >> VERSION_SHIFT) as u32)
@@ -378,7 +377,7 @@ impl fmt::Display for FrameWord {
 /// The second word of a record, `w1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StampWord {
-    /// When the frame was last given up.
+    /// The epoch at which the frame was last untyped.
     pub epoch: Epoch,
     /// Bit n: node n may hold translations of code in the frame.
     pub executed_on: u8,

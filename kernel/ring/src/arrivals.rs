@@ -1,8 +1,8 @@
-//! Which threads have been handed to a CPU: a bit for each thread id, so that there is always room.
+//! The threads that have been handed to a CPU: one bit for each thread id, so that there is always room.
 //!
-//! A giver hands a thread over by its owner word and then sets the bit of the thread's id at a CPU of the
+//! A sender hands a thread over by its owner word and then sets the bit of the thread's id at a CPU of the
 //! receiving node. A bit is a hint: the receiver looks the id up and takes the thread by its owner word, or
-//! finds that there is nothing to take. So a bit may be set twice, or stay from an older hand-over.
+//! finds nothing to take. A bit may therefore be set twice, or be left from an older handoff.
 //!
 //! ```text
 //!  summary   bit w: there may be bits in word w        (one word)
@@ -77,7 +77,7 @@ impl Arrivals {
 pub struct Batch {
     ids: [u16; BATCH],
     used: usize,
-    /// There are more: the receiver is to come back before it sleeps or runs user code.
+    /// Whether there are more: the receiver must call again before it sleeps or runs user code.
     pub more: bool,
 }
 
@@ -100,8 +100,8 @@ impl Batch {
     }
 }
 
-/// Notes that a thread has been handed to this CPU. The owner word says so already; the caller notifies the
-/// CPU behind this. `false`: there is no such id.
+/// Sets the bit of a thread that has been handed to this CPU. The owner word names the CPU's node already,
+/// and the caller must notify the CPU afterwards. Returns `false` if there is no such id.
 #[must_use = "a thread without an id is not noted"]
 pub fn post<M: GlobalMem + ?Sized>(mem: &M, at: &Arrivals, id: u32) -> bool {
     if id >= IDS {
@@ -118,7 +118,7 @@ pub fn take<M: GlobalMem + ?Sized>(mem: &M, at: &Arrivals, next: &mut u32) -> Ba
     take_up_to(mem, at, next, BATCH)
 }
 
-/// As [`take`], at most `most` ids.
+/// Takes ids like [`take`], at most `most` of them.
 pub fn take_up_to<M: GlobalMem + ?Sized>(
     mem: &M,
     at: &Arrivals,

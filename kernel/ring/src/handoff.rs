@@ -1,5 +1,5 @@
-//! How a CPU that looks out for a thread by itself stops doing so, without missing it, and how whoever
-//! hands that thread over knows whether it has to be told.
+//! How a CPU that spins for a thread stops spinning without missing the thread, and how a CPU that hands the
+//! thread over decides whether to notify it.
 //!
 //! ```text
 //!                      the thread's owner word names its node: taken by exchange
@@ -42,7 +42,7 @@ use dyad_shm::superblock::activity;
 pub trait Words {
     /// A word.
     type Word: Copy;
-    /// Its value. Relaxed.
+    /// Loads a word; relaxed.
     fn load(&self, at: Self::Word) -> u64;
     /// Changes it. Relaxed.
     fn store(&self, at: Self::Word, value: u64);
@@ -82,7 +82,7 @@ pub fn begin<W: Words + ?Sized>(words: &W, activity: W::Word, doing: u64) {
     words.store(activity, doing);
 }
 
-/// The owner word of a thread, if it says that it has been handed here and that nobody has taken it.
+/// The owner word of a thread, if the thread has been handed to this node and not been taken.
 #[inline(always)]
 pub fn poll<W: Words + ?Sized>(
     words: &W,
@@ -99,8 +99,8 @@ pub fn claim<W: Words + ?Sized>(words: &W, owner: W::Word, word: u64, taken: u64
     words.exchange(owner, word, taken)
 }
 
-/// Does not spin any more. The owner word if the thread has come at the last moment: then it is to be
-/// taken, as nobody may have told this CPU.
+/// Stops spinning. Returns the owner word if the thread has come at the last moment: the caller must then
+/// take it, because this CPU may not have been notified.
 #[inline(always)]
 #[must_use = "nobody else may look for the thread"]
 pub fn stop<W: Words + ?Sized>(

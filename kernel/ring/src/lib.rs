@@ -68,11 +68,11 @@ pub const RING_BYTES: u64 = ring_bytes(SLOTS);
 /// Words of a message.
 pub const MESSAGE_WORDS: usize = 8;
 
-/// Where the number of messages ever sent is: a line that the sender stores to.
+/// The offset of the number of messages ever sent, on a line that the sender stores to.
 pub const TAIL_OFFSET: u64 = 0;
-/// Where the number of messages ever taken is: a line that the receiver stores to.
+/// The offset of the number of messages ever taken, on a line that the receiver stores to.
 pub const HEAD_OFFSET: u64 = LINE_BYTES;
-/// Where the messages are.
+/// The offset of the messages.
 pub const SLOTS_OFFSET: u64 = 2 * LINE_BYTES;
 
 /// Bytes of a ring of `slots` messages.

@@ -27,20 +27,21 @@
 
 use crate::handoff::Words;
 
-/// What has come of [`begin`].
+/// The outcome of [`begin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// Another thread waits there.
+    /// Another thread waits at the endpoint.
     Busy,
     /// The thread is the waiter.
     Waits,
-    /// There are news, and the thread is not the waiter.
+    /// Something is pending, and the thread is not the waiter.
     Pending,
-    /// There are news, and a sender has taken the thread off already.
+    /// Something is pending, and a sender has already taken the thread off.
     TakenOff,
 }
 
-/// Makes a running thread the waiter of an endpoint, unless there are news. `wait` names the thread and this wait of it.
+/// Makes a running thread the waiter of an endpoint, unless something is pending. `wait` encodes the thread
+/// and the number of this wait.
 #[inline(always)]
 pub fn begin<W: Words + ?Sized>(
     words: &W,
@@ -78,7 +79,7 @@ pub fn still_waits<W: Words + ?Sized>(words: &W, waiter: W::Word, wait: u64) -> 
     words.load(waiter) == wait
 }
 
-/// Orders news before the look for a waiter.
+/// Orders a send before the check for a waiter.
 #[inline(always)]
 pub fn post<W: Words + ?Sized>(words: &W) {
     words.fence();
@@ -95,8 +96,8 @@ pub fn take_off<W: Words + ?Sized>(
     (is_wanted(wait) && words.exchange(waiter, wait, 0)).then_some(wait)
 }
 
-/// The owner word of a thread that has been taken off, if it is BLOCKED in that wait, as `is_asleep` says: it is to be
-/// made ready by exchange of this word.
+/// The owner word of a thread that has been taken off, if `is_asleep` finds it BLOCKED in that wait. The
+/// caller makes the thread ready by an exchange of this word.
 #[inline(always)]
 pub fn find_asleep<W: Words + ?Sized>(
     words: &W,

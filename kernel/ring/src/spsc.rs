@@ -15,7 +15,7 @@ use crate::{HEAD_OFFSET, MESSAGE_WORDS, SLOTS, SLOTS_OFFSET, TAIL_OFFSET};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Message(pub [u64; MESSAGE_WORDS]);
 
-/// Why a message was not pushed.
+/// The reasons why a message was not pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushError {
     /// The consumer has not taken enough messages yet.
@@ -35,7 +35,7 @@ impl fmt::Display for PushError {
 
 impl core::error::Error for PushError {}
 
-/// Where a ring lies.
+/// The address of a ring.
 #[derive(Clone, Copy, Debug)]
 struct RingAt<const N: u64>(PhysAddr);
 
@@ -77,7 +77,7 @@ impl Producer {
 }
 
 impl<const N: u64> Producer<N> {
-    /// As [`attach`](Producer::attach), for a ring of `N` slots (a power of two).
+    /// Attaches to a ring of `N` slots (a power of two), like [`attach`](Producer::attach).
     pub fn attach_sized<M: GlobalMem + ?Sized>(mem: &M, base: PhysAddr) -> Producer<N> {
         let place = RingAt::new(base);
         let tail = mem.load_fresh(place.tail(), Ordering::Relaxed);
@@ -85,7 +85,7 @@ impl<const N: u64> Producer<N> {
         Producer { place, end }
     }
 
-    /// How many messages have been sent, by producers before this one too.
+    /// The number of messages sent, including those of earlier producers.
     pub const fn sent(&self) -> u64 {
         self.end.tail()
     }
@@ -123,9 +123,8 @@ pub struct Consumer<const N: u64 = SLOTS> {
 }
 
 impl Consumer {
-    /// Takes over the receiving end of the ring at `base` and drops what is in it: messages to an
-    /// older incarnation of this node are not for this one. Also the way to go on after
-    /// [`Corrupt`].
+    /// Takes over the receiving end of the ring at `base` and drops its contents, because messages to an
+    /// older incarnation of this node are not for this one. It is also the way to continue after [`Corrupt`].
     pub fn attach<M: GlobalMem + ?Sized>(mem: &M, base: PhysAddr) -> Consumer {
         Consumer::attach_sized(mem, base)
     }
@@ -137,7 +136,7 @@ impl Consumer {
 }
 
 impl<const N: u64> Consumer<N> {
-    /// As [`attach`](Consumer::attach), for a ring of `N` slots (a power of two).
+    /// Attaches to a ring of `N` slots (a power of two), like [`attach`](Consumer::attach).
     pub fn attach_sized<M: GlobalMem + ?Sized>(mem: &M, base: PhysAddr) -> Consumer<N> {
         let place = RingAt::new(base);
         let head = mem.load_fresh(place.tail(), Ordering::Acquire);
@@ -146,7 +145,7 @@ impl<const N: u64> Consumer<N> {
         Consumer { place, end }
     }
 
-    /// As [`resume`](Consumer::resume), for a ring of `N` slots (a power of two).
+    /// Resumes on a ring of `N` slots (a power of two), like [`resume`](Consumer::resume).
     pub fn resume_sized<M: GlobalMem + ?Sized>(mem: &M, base: PhysAddr) -> Consumer<N> {
         let place = RingAt::new(base);
         let end = Receiving::at(mem.load_fresh(place.head(), Ordering::Relaxed));

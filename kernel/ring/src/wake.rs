@@ -71,7 +71,7 @@ pub fn notify<M: GlobalMem + ?Sized>(mem: &M, line: &WakeLine, sender_bit: u32) 
     before & bit == 0 && (doing == activity::USER || doing == activity::ASLEEP)
 }
 
-/// Takes the bits of all senders that have notified this CPU; their rings are to be looked at now.
+/// Takes the bits of all senders that have notified this CPU. The caller must then read their rings.
 #[must_use = "the senders of these bits will not ring again"]
 pub fn take_pending<M: GlobalMem + ?Sized>(mem: &M, line: &WakeLine) -> u64 {
     mem.swap(line.pending, 0)
@@ -93,7 +93,8 @@ pub fn prepare<M: GlobalMem + ?Sized>(mem: &M, line: &WakeLine, doing: u64) -> b
     false
 }
 
-/// Declares that this CPU looks at `pending` before it goes anywhere: it need not be interrupted.
+/// Declares that this CPU reads `pending` before it runs user code or sleeps, so that it need not be
+/// interrupted.
 pub fn attentive<M: GlobalMem + ?Sized>(mem: &M, line: &WakeLine) {
     mem.store_through(line.activity, activity::ATTENTIVE, Ordering::Relaxed);
 }

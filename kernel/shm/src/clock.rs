@@ -1,7 +1,7 @@
-//! Where the pages of the fused clock are: see [`dyad_abi::clock`].
+//! The place of the pages of the fused clock: see [`dyad_abi::clock`].
 //!
-//! At a fixed offset of the CXL pool, in frames that nobody allocates, so that the simulator's
-//! plugins, which map the same file, find them without being told anything by guests.
+//! The pages lie at a fixed offset of the CXL pool, in frames that are never allocated. The simulator's
+//! plugins, which map the same file, thereby find them without a message from guests.
 
 use core::sync::atomic::AtomicU64;
 

@@ -89,10 +89,10 @@ pub struct Epoch(u64);
 impl Epoch {
     /// Bits of an epoch.
     pub const BITS: u32 = 48;
-    /// Before every epoch of a running system.
+    /// The epoch before every epoch of a running system.
     pub const ZERO: Epoch = Epoch(0);
-    /// The last epoch: nobody publishes more, so what carries it as a stamp is not reused while
-    /// anybody is awake.
+    /// The last epoch. No node publishes a later one, so a frame or slot with this stamp is not reused while
+    /// any node is awake.
     pub const MAX: Epoch = Epoch((1 << Epoch::BITS) - 1);
 
     /// The epoch with this number, if it has one.
@@ -119,7 +119,7 @@ impl Epoch {
     }
 }
 
-/// How often a frame has changed hands: a reference to an older version is dead.
+/// A count of the uses of a frame: a reference to an older version is dead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Version(pub u32);
@@ -137,8 +137,7 @@ impl Version {
     }
 }
 
-/// A frame and the version it had: a reference that keeps nothing alive, and of which one load
-/// tells whether it still means what it meant.
+/// A frame and its version at one time: a reference that keeps nothing alive, and that one load checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WeakRef {
     /// The frame.
@@ -153,8 +152,8 @@ impl WeakRef {
         (self.version.0 as u64) << 32 | self.frame.bits() as u64
     }
 
-    /// The reference with the number of one that has been checked before: what [`bits`](WeakRef::bits) gave. (Of any other
-    /// number it is a reference to nothing.)
+    /// The reference for a number that [`bits`](WeakRef::bits) has returned. For any other number the
+    /// reference is to nothing.
     #[inline(always)]
     pub const fn from_checked(w: u64) -> WeakRef {
         WeakRef {

@@ -39,8 +39,8 @@ pub enum Row {
     Cons = 8,
     /// An entry of a capability-table node loses its object: repaired as unmap is.
     Decons = 9,
-    /// A page-table entry gets another frame: `frame` is the new one, `table` the one it had. Repaired by
-    /// counting the references of both; the entry is right at any time.
+    /// A page-table entry gets another frame: `frame` is the new one, `table` the one it had. Recovery counts
+    /// the references of both; the entry is right at any time.
     Replace = 10,
 }
 
@@ -61,7 +61,7 @@ impl Row {
     ];
 }
 
-/// What a CPU is about to change.
+/// The record of a change that a CPU is about to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IntentRecord {
     /// The row.
@@ -78,7 +78,7 @@ pub struct IntentRecord {
 impl IntentRecord {
     /// Words of a record.
     pub const WORDS: usize = 4;
-    /// The word of a table that there is not.
+    /// The word for a missing table.
     pub const NO_TABLE: u64 = u64::MAX;
 
     /// A record about one frame.

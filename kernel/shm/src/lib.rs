@@ -1,12 +1,12 @@
-//! The fused memory of a system: where pools are, what lies at their starts, and safe access to it.
+//! The fused memory of a system: the places of pools, the structures at their starts, and safe access to
+//! them.
 //!
-//! Every node maps every pool at the same virtual address, [`FUSED_BASE`]` + physical address`, so
-//! an address in shared memory means the same on all of them. This crate knows the pools
-//! ([`pool`]), the structures in them ([`superblock`], [`frame`], [`quiesce`], [`intent`], [`clock`]), computes
-//! the hash that tells whether two kernels agree about those structures ([`layout`]), and turns
-//! physical addresses into checked references ([`FusedMap`]). The traits by which the crates of the
-//! reclamation protocol know each other are in [`protocol`], and the reads that may be stale in
-//! [`permitted`].
+//! Every node maps every pool at the same virtual address, [`FUSED_BASE`]` + physical address`, so an address
+//! in shared memory means the same on all nodes. This crate defines the pools ([`pool`]) and the structures
+//! in them ([`superblock`], [`frame`], [`quiesce`], [`intent`], [`clock`]). It computes the hash by which two
+//! kernels compare those structures ([`layout`]), and turns physical addresses into checked references
+//! ([`FusedMap`]). [`protocol`] has the traits between the crates of the reclamation protocol, and
+//! [`permitted`] the reads that may be stale.
 //!
 //! Shared structures are made of naturally aligned atomic words only, are valid for every bit
 //! pattern (zero included, which is what a new pool holds), and contain no pointer into one
@@ -47,7 +47,7 @@ pub const PRIVATE_BASE: u64 = 0xFFFF_E000_0000_0000;
 pub const MMIO_BASE: u64 = 0xFFFF_E800_0000_0000;
 /// Start of per-CPU areas and kernel stacks.
 pub const PERCPU_BASE: u64 = 0xFFFF_F000_0000_0000;
-/// Where kernel images are linked.
+/// The address where kernel images are linked.
 pub const IMAGE_BASE: u64 = 0xFFFF_FFFF_8000_0000;
 
 /// Whether a kernel virtual address means the same on every node: the only kind of address that

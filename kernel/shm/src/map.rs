@@ -1,8 +1,8 @@
 //! Checked access to pools.
 //!
-//! A [`FusedMap`] knows which physical ranges are pools and where they are mapped, and hands out
-//! references only to whole, aligned [`Shared`] structures inside one of them. On hardware every
-//! pool is mapped at `FUSED_BASE + PA`; on the host (tests, tools) each pool may be anywhere.
+//! A [`FusedMap`] has the physical ranges and the virtual addresses of the pools, and returns references only
+//! to whole, aligned [`Shared`] structures inside one of them. On hardware every pool is mapped at
+//! `FUSED_BASE + PA`; on the host (tests, tools) each pool may be anywhere.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -231,8 +231,8 @@ impl FusedMap {
         self.get(PoolId::Cxl.base()).expect("no CXL pool")
     }
 
-    /// Bytes that the launcher put into the CXL pool before any machine started and that nobody
-    /// writes afterwards (frames there are never allocated): the program bundle.
+    /// Bytes that the launcher wrote into the CXL pool before any machine started: the program bundle.
+    /// Nothing writes there afterwards, because frames there are never allocated.
     pub fn launcher_bytes(&self, offset: u64, len: u64) -> Option<&'static [u8]> {
         let va = self.address(PhysAddr(PoolId::Cxl.base().0.checked_add(offset)?), len)?;
         // SAFETY: 1. the range lies in a pool, which is mapped; 2. nobody writes to it (contract

@@ -1,34 +1,34 @@
-//! Reads that may be stale: looks at shared words, from whatever copy a node has, of which the
-//! protocol says that old bytes do no harm.
+//! Reads that may be stale: reads of shared words from a node's own copy, for which the protocol says that
+//! old bytes do no harm.
 //!
-//! Everything else that a node reads and others write is read at memory, or after an invalidation
-//! that comes after the write-back. The simulator reports reads of older copies
-//! (`cargo xtask run --coherence incoherent --sim cache`); those in this list, which the kernel makes
-//! with `dyad_coherence::load_permitted`, it counts apart.
+//! All other words that other nodes write are read at memory, or after an invalidation that comes after the
+//! write-back. The simulator reports reads of older copies (`cargo xtask run --coherence incoherent --sim
+//! cache`). Reads of this list, which the kernel makes with `dyad_coherence::load_permitted`, are counted
+//! separately.
 //!
-//! A read that belongs here has one of three reasons: what is read is only a hint, and any value leads
-//! to something correct; or what is decided by it is decided again, at memory, by a read-modify-write
-//! that fails if the read was stale; or the protocol has what was changed stay as it was until every
-//! node has completed a round, in which it drops its copy ([`Permitted::until_round`]).
+//! A read belongs here for one of three reasons. The value is only a hint, and any value leads to a correct
+//! result. Or the decision is made again at memory, by a read-modify-write that fails if the read was stale.
+//! Or the protocol keeps the changed words as they were until every node has completed a round, in which it
+//! drops its copy ([`Permitted::until_round`]).
 
-/// Why a read may be stale.
+/// The reasons why a read may be stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Permitted {
-    /// Which CPU of a node gets work.
+    /// The choice of a CPU for work on another node.
     Placement = 0,
-    /// What a thread that has been handed over is about to do, before it has been taken.
+    /// The announced action of a thread that has been handed over, before it has been taken.
     Announced = 1,
-    /// Whether an object still is what a capability says.
+    /// Whether an object still matches a capability.
     Object = 2,
-    /// What is in a capability table.
+    /// The contents of a capability table.
     Lookup = 3,
     /// Whether a guard is alive.
     Guard = 4,
 }
 
 impl Permitted {
-    /// All of them, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Permitted; 5] = [
         Permitted::Placement,
         Permitted::Announced,
@@ -37,7 +37,7 @@ impl Permitted {
         Permitted::Guard,
     ];
 
-    /// What is read, and why old bytes do no harm.
+    /// The word that is read, and why old bytes do no harm.
     pub const fn reason(self) -> &'static str {
         match self {
             Permitted::Placement => {

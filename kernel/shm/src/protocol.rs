@@ -1,8 +1,8 @@
-//! What the rows of the reclamation protocol need from outside: time, a place for intents, and a
-//! log of what others may hold copies of.
+//! The services that the rows of the reclamation protocol need: epochs, a place for intents, and a log of
+//! changes that other nodes may hold copies of.
 //!
-//! The rows that change frames, capability tables and page tables take these traits, so that none
-//! of them depends on how epochs, intents and logs are kept.
+//! The rows that change frames, capability tables and page tables take these traits, so that none of them
+//! depends on how epochs, intents and logs are kept.
 //!
 //! | call | order | otherwise |
 //! |---|---|---|
@@ -16,7 +16,7 @@ use crate::frame::{Epoch, FrameRef};
 use crate::intent::IntentRecord;
 use crate::pool::PhysAddr;
 
-/// Time, as reclamation knows it.
+/// The source of epochs for reclamation.
 pub trait EpochSource {
     /// The current epoch: a full fence, then a load of the shared epoch word at memory. Called
     /// *after* the compare-and-swap that unpublishes what is to be stamped.
@@ -28,43 +28,43 @@ pub trait EpochSource {
     fn quiesced(&self, stamp: Epoch) -> bool;
 }
 
-/// Where one CPU records its intents.
+/// The place where one CPU records its intents.
 pub trait Intents {
     /// Records what this CPU begins; the record before has been cleared. The whole record is in
     /// memory when this returns, and a CPU that dies before has recorded nothing.
     fn begin(&self, record: &IntentRecord);
 
-    /// Nothing is under way any more. All changes of the row come before.
+    /// Clears the record, after all changes of the row.
     fn clear(&self);
 }
 
-/// Where one CPU notes what it has changed, so that other nodes drop their copies in their next
-/// round. Where caches are coherent, both do nothing.
+/// The log in which one CPU records its changes, so that other nodes drop their copies in their next round.
+/// Where caches are coherent, both methods do nothing.
 pub trait Log {
-    /// The line of this word has been changed. Copies of before are dropped before the CPUs of a
-    /// node acknowledge a round: what they look at afterwards is what is so.
+    /// Logs that the line of this word has been changed. Other nodes drop older copies before their CPUs
+    /// acknowledge a round, so that the CPUs then read the new contents.
     fn line(&self, at: PhysAddr);
 
-    /// The kernel object in this frame has been given up. Copies of its lines are dropped after all
-    /// CPUs of a node have acknowledged a round: until then one of them may look at it, and bring
-    /// them back.
+    /// Logs that the kernel object in this frame has been untyped. Copies of its lines are dropped after all
+    /// CPUs of a node have acknowledged a round: until then one of them may read it, and fetch the lines
+    /// again.
     fn object(&self, frame: FrameRef);
 }
 
-/// All that rows need: implemented by whatever is time, intents and log of a CPU. [`Parts`] makes
-/// it of three.
+/// All services that rows need. Implemented by every type that is an epoch source, intents and log of a CPU;
+/// [`Parts`] combines three such values.
 pub trait Services: EpochSource + Intents + Log {}
 
 impl<S: EpochSource + Intents + Log> Services for S {}
 
-/// [`Services`], put together.
+/// [`Services`] combined from three values.
 #[derive(Debug)]
 pub struct Parts<'a, E, I, L> {
-    /// Time, as reclamation knows it.
+    /// The source of epochs.
     pub epochs: &'a E,
-    /// Where this CPU records the row that it begins.
+    /// The intents of this CPU.
     pub intents: &'a I,
-    /// Where this CPU notes the lines that it has changed.
+    /// The log of this CPU.
     pub log: &'a L,
 }
 

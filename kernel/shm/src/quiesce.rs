@@ -1,5 +1,5 @@
-//! Words of the reclamation protocol that every node reads: publications, requests and
-//! acknowledgements of rounds, flush logs and intent records.
+//! Words of the reclamation protocol that every node reads: publications, requests and acknowledgements of
+//! rounds, flush logs and intent records.
 //!
 //! They lie together in one [`QuiesceArea`]; the epoch word itself and the states of nodes are in
 //! the superblock. Zeroed memory is an area in which nobody has published anything.
@@ -47,7 +47,7 @@ crate::shared_struct! {
     #[derive(Debug)]
     #[repr(align(64))]
     pub struct NodeRequest {
-        /// CPUs of the node are to acknowledge this epoch.
+        /// The epoch that CPUs of the node must acknowledge.
         pub request: AtomicU64,
         /// Rounds that had to flush everything because a log had run over.
         pub full_flushes: AtomicU64,
@@ -57,7 +57,7 @@ crate::shared_struct! {
 }
 
 crate::shared_struct! {
-    /// What one CPU tells the driver of its node's round.
+    /// The acknowledgement by one CPU to the driver of its node's round.
     #[derive(Debug)]
     #[repr(align(64))]
     pub struct CpuAcknowledgement {
@@ -88,7 +88,7 @@ crate::shared_struct! {
 }
 
 crate::shared_struct! {
-    /// What a CPU has touched that others may hold stale copies of.
+    /// A log of changes by a CPU that other nodes may hold stale copies of.
     #[derive(Debug)]
     #[repr(align(64))]
     pub struct FlushLog {
@@ -106,15 +106,15 @@ crate::shared_struct! {
     #[derive(Debug)]
     #[repr(align(4096))]
     pub struct QuiesceArea {
-        /// By node.
+        /// The publications, by node.
         pub publications: [NodePublication; MAX_NODES],
-        /// By node.
+        /// The requests, by node.
         pub requests: [NodeRequest; MAX_NODES],
-        /// By node and CPU.
+        /// The acknowledgements, by node and CPU.
         pub acknowledgements: [[CpuAcknowledgement; MAX_CPUS]; MAX_NODES],
-        /// By node and CPU.
+        /// The intents, by node and CPU.
         pub intents: [[IntentLine; MAX_CPUS]; MAX_NODES],
-        /// By node and CPU of the writer.
+        /// The flush logs, by node and CPU of the writer.
         pub logs: [[FlushLog; MAX_CPUS]; MAX_NODES],
     }
 }

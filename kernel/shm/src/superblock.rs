@@ -1,7 +1,7 @@
 //! The superblock: the first structure of the CXL pool, the root of everything shared.
 //!
-//! Formatting: any node may be first. The format word goes EMPTY → FORMATTING(node) → READY by
-//! CAS; whoever wins fills the superblock, the others wait (bounded) and check what they find.
+//! Formatting: any node may be first. The format word goes EMPTY → FORMATTING(node) → READY by CAS. The node
+//! that wins fills the superblock; the others wait (bounded) and check its contents.
 //!
 //! ```text
 //! node state:  VACANT ──CAS──▶ JOINING ──▶ LIVE ──▶ LEFT (orderly shutdown)
@@ -58,7 +58,7 @@ pub const CXL_FRAME_TABLE_OFFSET: u64 = 0x80_0000;
 
 /// States of the `format` word; a formatter adds its node number to FORMATTING in bits 8...
 pub mod format {
-    /// As a new pool is.
+    /// The state of a new pool.
     pub const EMPTY: u64 = 0;
     /// A node is filling the superblock.
     pub const FORMATTING: u64 = 1;
@@ -76,13 +76,13 @@ pub enum NodeState {
     Joining = 1,
     /// Takes part.
     Live = 2,
-    /// Another node has waited too long for it.
+    /// Another node has waited too long for its heartbeat.
     Suspect = 3,
-    /// Its machine is gone; nothing recovered yet.
+    /// Its machine has ended, and nothing has been recovered yet.
     Dead = 4,
-    /// Another node is recovering what it held.
+    /// Another node is recovering its rows.
     Recovering = 5,
-    /// Has shut down in good order.
+    /// The node has shut down in good order.
     Left = 6,
 }
 
@@ -100,8 +100,8 @@ impl NodeState {
         })
     }
 
-    /// Whether it takes part now. One that is suspected does: it is slow, and only keeps memory from
-    /// being reused.
+    /// Whether the node takes part now. A suspected node does: it is slow, and only keeps memory from being
+    /// reused.
     pub const fn is_live(self) -> bool {
         matches!(self, NodeState::Live | NodeState::Suspect)
     }
@@ -150,9 +150,9 @@ impl NodeWord {
     }
 }
 
-/// What the launcher wants of all nodes: `requests to init so far:56 | command:8`.
+/// The launcher's command to all nodes: `requests to init so far:56 | command:8`.
 pub mod control {
-    /// Nothing.
+    /// No command.
     pub const NONE: u64 = 0;
     /// Report what every CPU is doing, then exit with `EXIT_STOPPED`.
     pub const REPORT_AND_STOP: u64 = 1;
@@ -162,7 +162,7 @@ pub mod control {
         word & 0xff
     }
 
-    /// How many requests to init there have been. A node on which the number has changed notifies the endpoint
+    /// The number of requests to init so far. A node on which the number has changed notifies the endpoint
     /// that is attached to [`ASKED`](dyad_abi::service::ASKED) there.
     pub const fn asked(word: u64) -> u64 {
         word >> 8
@@ -179,22 +179,22 @@ pub mod control {
     }
 }
 
-/// What a CPU is doing, as far as senders need to know.
+/// The activity of a CPU, as far as senders need it.
 pub mod activity {
     /// Not started.
     pub const OFFLINE: u64 = 0;
-    /// In the kernel or polling: looks at its inboxes before it does anything else. No doorbell
-    /// needed.
+    /// In the kernel or polling. The CPU reads its inboxes before it does anything else, and needs no
+    /// doorbell.
     pub const ATTENTIVE: u64 = 1;
     /// Running user code: a doorbell interrupts it.
     pub const USER: u64 = 2;
     /// Asleep (or about to be): a doorbell wakes it.
     pub const ASLEEP: u64 = 3;
-    /// The bits that say which of these.
+    /// The bits that distinguish these.
     pub const KIND: u64 = 0xfff;
 
     /// [`ATTENTIVE`], and spinning for the thread at this address of fused memory (a page): the CPU reads the
-    /// thread's owner word, so a CPU that hands the thread over need not tell it.
+    /// thread's owner word, so a CPU that hands the thread over need not notify it.
     pub const fn spinning(thread: u64) -> u64 {
         ATTENTIVE | thread
     }
@@ -233,9 +233,9 @@ pub struct NodeEntry {
     pub reserved: [AtomicU64; 4],
 }
 
-/// A CPU's entry: what senders on other nodes look at. Two lines: the first is changed by others,
-/// by read-modify-writes only; the second is stored to by the CPU itself, and writing it back must
-/// not undo what others have set.
+/// A CPU's entry, which senders on other nodes read. It has two lines. Other CPUs change the first one, by
+/// read-modify-writes only. The CPU itself stores to the second one, and writing it back must not undo bits
+/// that others have set.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct CpuEntry {
@@ -246,7 +246,7 @@ pub struct CpuEntry {
     pub rung: AtomicU64,
     /// Summary of the thread ids that have been handed to this CPU: see `dyad_ring::arrivals`.
     pub arrived: AtomicU64,
-    /// 1: this CPU is to drop its translations: see `dyad_space::shootdown`.
+    /// 1 if this CPU must drop its translations: see `dyad_space::shootdown`.
     pub flush: AtomicU64,
     /// Reserved; zero.
     pub reserved: [AtomicU64; 4],
@@ -254,7 +254,8 @@ pub struct CpuEntry {
     pub activity: AtomicU64,
     /// Doorbell interrupts taken.
     pub taken: AtomicU64,
-    /// What `shootdowns` of the superblock was before this CPU last dropped its translations for a shootdown.
+    /// The value of the superblock's `shootdowns` before this CPU last dropped its translations for a
+    /// shootdown.
     pub flushed: AtomicU64,
     /// Reserved; zero.
     pub own_reserved: [AtomicU64; 5],
@@ -328,8 +329,8 @@ pub struct Superblock {
     pub program: AtomicU64,
     /// The node that is taking the program down after its end, plus one; 0 before.
     pub ending: AtomicU64,
-    /// The one CPU that recovers dead nodes: incarnation of its node in bits 32.., victim plus one in
-    /// bits 16.., CPU in bits 8.., node plus one; 0: nobody.
+    /// The one CPU that recovers dead nodes: incarnation of its node in bits 32.., victim plus one in bits
+    /// 16.., CPU in bits 8.., node plus one; 0 means no CPU.
     pub recoverer: AtomicU64,
     /// Shootdowns started so far, on a line of its own: see `dyad_space::shootdown`.
     pub shootdowns: AtomicU64,
@@ -353,7 +354,7 @@ pub struct Superblock {
 pub struct RootEntries {
     /// Entries of the slots in [`crate::superblock::ROOT_SLOTS`], in that ISA's format.
     pub entries: [AtomicU64; ROOT_ENTRIES],
-    /// Identity of the kernel image that published them; 0: not published.
+    /// Identity of the kernel image that published the entries; 0: not published.
     pub image: AtomicU64,
     /// Reserved; zero.
     pub reserved: AtomicU64,

@@ -27,7 +27,7 @@ use crate::supply::budget;
 
 /// Most bytes that are copied at once.
 pub const MAX_COPY: usize = 64 << 10;
-/// A page can be unmapped between being mapped in and looked at.
+/// Attempts to access a page. A page can be unmapped after it has been mapped in and before it is accessed.
 const LOOKS: u32 = 8;
 
 /// Address of a user byte in its frame, mapped in if need be.
@@ -66,7 +66,7 @@ fn locate<P: Platform>(
     Err(Error::Again)
 }
 
-/// Nothing can be copied from or to anywhere, so an empty range is not looked at.
+/// Checks a range of user addresses. An empty range is always valid.
 fn check(va: u64, len: usize) -> Result<()> {
     if len == 0 {
         return Ok(());
@@ -104,8 +104,8 @@ pub fn copy_in<P: Platform>(cx: &KernelCtx, space: WeakRef, va: u64, out: &mut [
     Ok(())
 }
 
-/// Replaces a word of user memory of a space by `new` if it is `old`. Gives what it was. Where caches
-/// are not coherent, the change is made at memory: a program has to look there.
+/// Replaces a word of user memory of a space by `new` if it is `old`. Returns the previous value. Where
+/// caches are not coherent, the change is made at memory, and programs must read the word there.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
-//! Pages that are moved to other frames while programs run: how a range of memory is emptied.
+//! Moving pages to other frames while programs run, in order to empty a range of memory.
 //!
-//! Only pages that faults have put there are moved. They belong to the space: nobody else maps them, so
-//! that looking through its tables finds them all.
+//! Only pages that faults have put there are moved. They belong to the space and are mapped nowhere else, so
+//! a walk over its tables finds them all.
 //!
 //! ```text
 //!            park, in every table            all CPUs drop translations          move
@@ -61,10 +61,10 @@ struct MappedPage {
     pte: Pte,
 }
 
-/// What a step has done at an address.
+/// The result of a step at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Where it goes on: behind the page, or behind what is empty in all tables.
+    /// The next address: behind the page, or behind a range that is empty in all tables.
     pub next: u64,
     /// Whether the page has been parked, unparked or moved.
     pub done: bool,
@@ -105,7 +105,7 @@ impl SpaceCtx<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Again`] if somebody else changes it.
+    /// [`Error::Again`] if another CPU is changing the page.
     pub fn park(&self, va: u64, range: &Supply) -> Result<Step> {
         let (all, next) = self.seen(va)?;
         let mut done = false;
@@ -200,7 +200,7 @@ impl SpaceCtx<'_> {
         result.map(|()| Step { next, done: true })
     }
 
-    /// Copies a frame that nobody writes.
+    /// Copies a frame that no CPU writes.
     fn copy_frame(&self, from: PhysAddr, to: PhysAddr) -> Result<()> {
         const WORDS: usize = PAGE_SIZE as usize / 8;
         let map = self.cx.node.map;

@@ -1,5 +1,5 @@
-//! Address spaces: one page table per ISA, changed by every node through the drivers of
-//! [`dyad_pgtbl`], and what page faults find there.
+//! Address spaces: one page table per ISA, changed by every node through the drivers of [`dyad_pgtbl`], and
+//! the resolution of page faults.
 //!
 //! | module | concern |
 //! |---|---|
@@ -9,9 +9,8 @@
 //! | [`copy`] | user memory, as the kernel reads and writes it |
 //! | [`shootdown`] | translations that other CPUs hold, and translations of code |
 //!
-//! The objects are in [`dyad_object::space`], what a CPU remembers of them in
-//! [`dyad_machine::capcache::page`]. Who may ask for what is decided above, in the operations of
-//! `dyad_core`: here capabilities are not looked at.
+//! [`dyad_object::space`] has the objects, [`dyad_machine::capcache::page`] what a CPU caches of them.
+//! Authority is checked above, in the operations of `dyad_core`: no capabilities are checked here.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -51,14 +51,14 @@ pub struct SpaceCtx<'c> {
     pub cx: &'c KernelCtx,
     /// The space.
     pub space: &'static Space,
-    /// Its frame.
+    /// The frame of the space.
     pub object: WeakRef,
 }
 
-/// Why a page was not mapped.
+/// The reasons why a page was not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotMapped {
-    /// There is this page already.
+    /// A page is mapped there already.
     Exists(Leaf),
     /// Anything else.
     Refused(Error),
@@ -98,7 +98,7 @@ pub fn refusal_of_known(e: MapError) -> Error {
     }
 }
 
-/// How many frames an entry of a level maps; `None` for levels that user pages do not have.
+/// The number of frames that an entry of a level maps; `None` for levels without user pages.
 #[inline]
 pub fn span(level: Level) -> Option<Order> {
     match level {
@@ -108,7 +108,7 @@ pub fn span(level: Level) -> Option<Order> {
     }
 }
 
-/// A user page of normal memory that nobody has used yet.
+/// A user page of normal memory that has not been used yet.
 #[inline]
 pub const fn page(pa: PhysAddr, perms: Perms) -> Leaf {
     Leaf {
@@ -162,8 +162,8 @@ impl SpaceCtx<'_> {
         });
     }
 
-    /// The entry at a place, and a page that comes there or goes. `head` is the block of the page, unless it is one of the
-    /// system.
+    /// The entry at a place, and a page that is mapped or unmapped there. `head` is the block of the page,
+    /// unless the page is the system's.
     #[inline]
     fn entry<'a>(
         &'a self,
@@ -224,7 +224,8 @@ impl SpaceCtx<'_> {
         Ok((entry, WeakRef { frame, ..head }))
     }
 
-    /// After a row that has come to nothing: what has been taken out or given up while it was pinned goes back now.
+    /// Cleans up after a row that has not mapped its page: tables or frames that were unlinked or untyped
+    /// while they were pinned are returned now.
     #[cold]
     fn not_mapped(&self, entry: &Entry<'_>, why: row::NotMapped) -> NotMapped {
         let again = NotMapped::Refused(Error::Again);
@@ -334,7 +335,7 @@ impl SpaceCtx<'_> {
         Ok(stamp)
     }
 
-    /// What a fault has taken becomes untyped if nothing pins it any more.
+    /// Untypes a frame that a fault has taken, if nothing pins it any more.
     pub fn give_back(&self, what: WeakRef, used: Use) {
         let frames = self.cx.frames();
         // Whoever drops the last pin comes here after it: no frame is forgotten.
@@ -364,7 +365,7 @@ impl SpaceCtx<'_> {
 /// An entry that a walk has found.
 type Entry<'a> = Walked<'a, 'static, Words, Surroundings<'a>>;
 
-/// What stands around an entry of a space.
+/// The context of an entry of a space.
 #[derive(Clone, Copy)]
 struct Surroundings<'a> {
     this: &'a SpaceCtx<'a>,

@@ -31,12 +31,12 @@ use crate::object::space::{Region, Space};
 use crate::platform::FaultKind;
 use crate::supply::budget;
 
-/// How a fault was resolved. The thread goes on in each case.
+/// How a fault was resolved. The thread continues in each case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The own table had the page by then.
+    /// The own table had the page already.
     Present,
-    /// Another ISA's table had it.
+    /// Another ISA's table had the page.
     Copied,
     /// A new frame has been mapped.
     Filled,
@@ -54,14 +54,14 @@ pub(crate) fn allows(leaf: &Leaf, kind: FaultKind) -> bool {
         }
 }
 
-/// Makes `va` accessible in the space that the CPU is in, as `kind` wants, if its regions say how.
+/// Makes `va` accessible for `kind` in the space that the CPU is in, if its regions permit it.
 ///
 /// # Errors
 ///
-/// [`Error::BadAddress`]: they do not; the component's fault handler is asked.
-/// [`Error::NoMemory`]: nor if the supply has no frame. [`Error::Again`]: somebody else changes the
-/// page just now, or what was there is not quiesced; the thread tries again.
-/// [`Error::Revoked`] if there is no such space, [`Error::NoIsa`] if it has no table for this ISA.
+/// [`Error::BadAddress`] if the regions do not permit it: the component's fault handler is called.
+/// [`Error::NoMemory`] if the supply has no frame: the handler is called as well. [`Error::Again`] if another
+/// CPU changes the page, or the earlier mapping is not quiesced: the thread tries again. [`Error::Revoked`]
+/// if there is no such space, [`Error::NoIsa`] if it has no table for this ISA.
 #[inline(always)]
 pub fn resolve_here<P: Platform>(
     local: &'static CpuLocal,
@@ -82,11 +82,11 @@ pub fn resolve_here<P: Platform>(
     resolve_slowpath::<P>(&cx, cx.space()?, va, kind)
 }
 
-/// Makes `va` accessible in any space, whatever that costs.
+/// Makes `va` accessible in any space, at any cost.
 ///
 /// # Errors
 ///
-/// As [`resolve_here`].
+/// The errors of [`resolve_here`].
 pub fn resolve<P: Platform>(
     cx: &KernelCtx,
     space: WeakRef,
@@ -97,11 +97,11 @@ pub fn resolve<P: Platform>(
     resolve_further::<P>(cx, space, va, kind)
 }
 
-/// As [`resolve`], within the CPU's [budget](crate::cpu::CpuLocal::fault_budget).
+/// Resolves like [`resolve`], within the CPU's [budget](crate::cpu::CpuLocal::fault_budget).
 ///
 /// # Errors
 ///
-/// As [`resolve_here`].
+/// The errors of [`resolve_here`].
 pub(crate) fn resolve_further<P: Platform>(
     cx: &KernelCtx,
     space: WeakRef,
@@ -194,7 +194,8 @@ fn show<P: Platform>(
     }
 }
 
-/// Whether memory of a node will do. Nothing is lost if it dies meanwhile: what is in its pool stays.
+/// Whether a node's memory can be used. Nothing is lost if the node dies meanwhile: its pool keeps its
+/// contents.
 fn lives(cx: &KernelCtx, node: NodeId) -> bool {
     let word = cx.words().read(&cx.node.sb.node(node).state);
     NodeWord::from_bits(word).is_some_and(|w| w.state.is_live())

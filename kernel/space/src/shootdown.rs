@@ -73,7 +73,7 @@ fn holders(cx: &KernelCtx) -> impl Iterator<Item = (NodeId, CpuId)> + '_ {
     })
 }
 
-/// Drops this CPU's translations, and says so: it has been asked to, or asks itself.
+/// Drops this CPU's translations and publishes that, on request of another CPU or its own.
 pub fn flush_here<P: Platform>(node: &Node, cpu: CpuId) {
     let stamp = node.words.read(&node.sb.shootdowns);
     node.words.fence();
@@ -167,7 +167,7 @@ pub fn request<P: Platform>(this: &SpaceCtx<'_>) -> u64 {
     ticket
 }
 
-/// Whether all CPUs have dropped what they held when the ticket was given.
+/// Whether all CPUs have dropped the translations that they held when the ticket was given.
 ///
 /// # Errors
 ///
@@ -195,7 +195,8 @@ const fn bit(n: NodeId) -> u64 {
     1 << n.index()
 }
 
-/// Rewrites a frame in place so that this machine drops its translations of it, and says so.
+/// Rewrites a frame in place so that this machine drops its translations of the old code, and clears its
+/// executed-on bit.
 ///
 /// # Errors
 ///

@@ -28,10 +28,10 @@ use crate::memory::Words;
 
 /// Frames that are tried before there is none.
 pub const TRIES: u32 = 16;
-/// What one fault may cost, in instructions, roughly: enough for four tables and a page.
+/// The cost limit of one fault, in instructions, roughly: enough for four tables and a page.
 const BUDGET: u32 = 13_500;
-/// What it may cost where caches are not coherent, in the same costs, which are higher there: enough for three
-/// tables and a page.
+/// The cost limit where caches are not coherent, in the same units; each step costs more there. It is enough
+/// for three tables and a page.
 const BUDGET_INCOHERENT: u32 = 10_500;
 /// A split.
 const SPLIT: u32 = 950;
@@ -49,7 +49,7 @@ pub fn budget(words: &Words) -> u32 {
 }
 
 impl SpaceCtx<'_> {
-    /// A zero-filled frame of this node's supply, put to use. It has no pins.
+    /// Takes a zero-filled frame of this node's supply and retypes it. The frame has no pins.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl SpaceCtx<'_> {
         }
     }
 
-    /// Whether the fault can pay for so many frames, if no block has to be split for them.
+    /// Whether the fault's budget covers `frames` frames, if no block has to be split for them.
     pub(crate) fn affords(&self, frames: u32) -> bool {
         self.cx.local.fault_budget.get() >= frames * TAKEN
     }
@@ -147,8 +147,8 @@ impl SpaceCtx<'_> {
         Err(why)
     }
 
-    /// Takes one frame, if it lies in an untyped block. The block may be larger than the supply:
-    /// what is split off stays untyped.
+    /// Takes one frame, if it lies in an untyped block. The block may be larger than the supply: the
+    /// split-off rest stays untyped.
     fn claim<P: Platform>(
         &self,
         frame: FrameRef,

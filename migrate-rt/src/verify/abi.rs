@@ -215,7 +215,7 @@ impl Signature {
     }
 }
 
-/// What the routines of the back ends' own libraries take, which the IR does not name.
+/// The signatures of routines of the back ends' own libraries, which the IR does not name.
 pub(super) fn of_library(name: &str) -> Option<Signature> {
     let (arguments, result) = match name {
         "memcpy" | "memmove" | "memcmp" | "bcmp" => ("lll", "l"),

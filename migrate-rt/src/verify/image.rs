@@ -114,7 +114,8 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Line tables are a convenience: programs without, or with broken ones, are verified all the same.
+/// The line table of the program, if it has a valid one. Programs without a line table are verified
+/// nevertheless.
 fn lines<'a>(elf: &Elf<'_>, file: &'a [u8]) -> Option<addr2line::Context<Slice<'a>>> {
     let section = |id: gimli::SectionId| -> Result<Slice<'a>, gimli::Error> {
         let header = elf

@@ -156,7 +156,7 @@ pub(super) struct Insn {
     pub len: u8,
     /// Where control goes.
     pub flow: Flow,
-    /// Why it is refused, if it is.
+    /// The reason why the instruction is refused, if it is.
     pub refused: Option<Refused>,
     /// Whether it does nothing and may stand where control never comes.
     pub padding: bool,

@@ -12,7 +12,7 @@ use crate::config::CacheShape;
 use crate::memory::LINE_MASK;
 use crate::rows::{ROW, Row, Sets};
 
-/// No copy. No key is like it.
+/// The key of an empty way. No other key is equal to it.
 pub const EMPTY: u64 = u64::MAX;
 
 /// The part of a key that says which line it is of: all of it if the line is private.
@@ -51,7 +51,7 @@ impl Cache {
         }
     }
 
-    /// The key that goes when a line is put into its full set; reading it brings all of a set of two rows
+    /// The key that is evicted when a line is put into its full set. Reading it brings a set of two rows
     /// near.
     #[inline(always)]
     pub fn oldest(&self, line: u64) -> u64 {
@@ -99,8 +99,8 @@ impl Cache {
         false
     }
 
-    /// As [`touch`](Cache::touch), faster where a set has no more than a row and the host can guess
-    /// where in it the key is.
+    /// Like [`touch`](Cache::touch), but faster if a set has at most one row and the host can predict where
+    /// in it the key is.
     #[inline]
     pub fn promote(&mut self, key: u64) -> bool {
         if self.sets.depth > 1 {
@@ -128,8 +128,8 @@ impl Cache {
         false
     }
 
-    /// Puts a key first. The key that is equal to it under `identity`, if there is one, gives its
-    /// place up; otherwise the last one does, and is returned unless it is [`EMPTY`].
+    /// Puts a key first. A key that is equal to it under `identity` is replaced if there is one; otherwise
+    /// the last key is evicted, and returned unless it is [`EMPTY`].
     #[inline]
     pub fn push(&mut self, key: u64, identity: u64) -> Option<u64> {
         let mut left = self.sets.ways;

@@ -112,9 +112,9 @@ impl Memory {
         self.pool(line).map_or(Class::Local, |pool| pool.class)
     }
 
-    /// What to add (wrapping) to a line's number to get its index in the directory. It holds for
-    /// all lines of the pool that `line` is in, so for its page. For private memory the sum is
-    /// beyond every directory, which is how accesses tell it.
+    /// The number to be added (wrapping) to a line's number to get its index in the directory. It holds for
+    /// all lines of the pool of `line`, and so for its page. For private memory the sum is beyond every
+    /// directory, by which accesses recognise private memory.
     pub fn index_base(&self, line: u64) -> u64 {
         self.pool(line)
             .map_or(PRIVATE_BASE, |pool| pool.index.wrapping_sub(pool.first))

@@ -127,7 +127,7 @@ impl Broker {
         self.ringer().ring_all(cpus);
     }
 
-    /// Who can do that from another thread, as long as the broker runs.
+    /// A handle for ringing from another thread while the broker runs.
     pub fn ringer(&self) -> Ringer {
         Ringer(Arc::clone(&self.shared))
     }

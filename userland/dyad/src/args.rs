@@ -7,14 +7,14 @@ use core::ops::RangeInclusive;
 
 use crate::{Error, Result};
 
-/// The arguments.
+/// The arguments of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Args {
     words: Vec<String>,
 }
 
 impl Args {
-    /// The arguments this program was started with.
+    /// Loads the arguments that this program was started with.
     ///
     /// # Errors
     ///
@@ -27,7 +27,7 @@ impl Args {
         Ok(Args::parse(text))
     }
 
-    /// Splits a text at blanks.
+    /// Splits a text at white space.
     pub fn parse(text: &str) -> Args {
         Args {
             words: text.split_whitespace().map(str::to_string).collect(),
@@ -39,7 +39,7 @@ impl Args {
         self.words.iter().map(String::as_str)
     }
 
-    /// Whether the word `name` is there.
+    /// Whether the word `name` is among the arguments.
     pub fn flag(&self, name: &str) -> bool {
         self.iter().any(|w| w == name)
     }

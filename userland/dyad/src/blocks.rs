@@ -1,7 +1,7 @@
-//! Which node owns how much memory: what the block allocator knows.
+//! Memory ownership of nodes, as the block allocator knows it.
 //!
-//! A program need not do anything to be given memory: touching it is enough. Each node begins with
-//! little, and is given another block whenever 70 % of what it owns are in use.
+//! A program gets memory by touching it, and need not do anything else. Each node begins with little memory,
+//! and gets another block whenever 70 % of its memory is in use.
 //!
 //! ```no_run
 //! use dyad::blocks::{self, Question};
@@ -19,7 +19,8 @@ use dyad_sys::NodeId;
 
 pub use dyad_abi::service::memory::{PRESSURE, Question};
 
-/// Asks the block allocator. What is not about one node is the same for each.
+/// Asks the block allocator a question. The answer to a question that is not about one node is the same for
+/// each node.
 ///
 /// # Errors
 ///

@@ -1,10 +1,10 @@
-//! Text output, to the console of the node the program is on.
+//! Text output to the console of the node that the program is on.
 
 use core::fmt::{self, Write};
 
 use dyad_sys as sys;
 
-/// Collects one call's text, so that a line normally is one system call. Lives on the stack: it
+/// Collects the text of one call, so that a line is normally one system call. Lives on the stack, because it
 /// must work when the heap is exhausted.
 struct Buffer {
     bytes: [u8; 512],
@@ -26,14 +26,14 @@ impl Buffer {
     }
 }
 
-/// How long text and reports wait when the program has written more than it may, and how often that is tried:
-/// ten seconds. What a service says on its caller's time does not wait.
+/// How long text and reports wait after the program has exceeded its output rate, and how often they are
+/// retried: ten seconds in all. Output of a service on its caller's time does not wait.
 const PAUSE_NS: u64 = 10_000_000;
 const TRIES: u32 = 1000;
-/// How often it is tried at once.
+/// How many of the retries follow without a pause.
 const HASTE: u32 = 20;
 
-/// Asks the console for something, to which it may say `Again`.
+/// Calls `ask`, a request to the console, until it returns anything but `Again`, for a bounded time.
 pub fn patiently<T>(mut ask: impl FnMut() -> sys::Result<T>) -> sys::Result<T> {
     for n in 0..TRIES {
         match ask() {
@@ -68,7 +68,7 @@ impl Write for Buffer {
     }
 }
 
-/// Writes formatted text; what the macros call.
+/// Writes formatted text; the macros call this.
 pub fn write(text: fmt::Arguments<'_>) {
     let mut buffer = Buffer {
         bytes: [0; 512],

@@ -1,4 +1,4 @@
-//! Functions that run on one ISA only, and calls of them from the other one.
+//! Functions that run on one ISA only, and calls of them from the other ISA.
 //!
 //! ```no_run
 //! # #![no_main]
@@ -13,26 +13,26 @@
 //! # }
 //! ```
 //!
-//! Such a function is called like any other, from anywhere: directly, through a pointer, through a table
-//! in which functions of both ISAs are mixed. On its own ISA that is all. On the other one its text cannot
-//! be executed; the call faults, and the kernel has the thread go on over there, with the arguments, on the
-//! thread's stack of that ISA, and come back with the result. What it is given by reference it uses where
-//! that is: all memory is at the same address on both. It may call functions of the caller's ISA in turn,
-//! to any depth (of 256).
+//! Such a function is called like any other, from anywhere: directly, through a pointer, or through a table
+//! that mixes functions of both ISAs. A call on the function's own ISA is an ordinary call. On the other ISA
+//! its text cannot be executed, so the call faults. The kernel then continues the thread on the function's
+//! ISA, with the arguments, on the thread's stack of that ISA, and brings it back with the result. Arguments
+//! passed by reference are used in place, because all memory has the same address on both ISAs. The function
+//! may call functions of the caller's ISA in turn, up to a depth of 256.
 //!
 //! # What can cross
 //!
-//! Calls are carried over register by register, so arguments and results are such that both ISAs have
-//! them in the same registers ([`Crosses`]): at most six integers of 32 or 64 bits or thin pointers, at most
-//! eight floating-point numbers, and one of these as a result. The attribute checks that, and the build
-//! once more, of what the compiler has made of it.
+//! Calls are carried over register by register, so arguments and results must be in the same registers on
+//! both ISAs ([`Crosses`]): at most six integers of 32 or 64 bits or thin pointers, at most eight
+//! floating-point numbers, and one of these as a result. The attribute checks that, and the build checks the
+//! compiler's output again.
 //!
-//! # Running them here
+//! # Running them locally
 //!
 //! Both ISAs have a body of each function, so whether a call crosses is a matter of policy. With
-//! [`policy`]`(Policy::Local)` what the calling thread calls runs where it is, by whatever pointer it is
-//! called; results are the same. It takes effect with the next call, and threads start with the policy
-//! of the thread that starts them.
+//! [`policy`]`(Policy::Local)`, functions that the calling thread calls run on its present ISA, by whatever
+//! pointer they are called, with the same results. The policy takes effect with the next call, and a thread
+//! starts with the policy of the thread that starts it.
 //!
 //! ```no_run
 //! # #[dyad::isa(aarch64)]
@@ -48,20 +48,20 @@
 //! # }
 //! ```
 //!
-//! A function that has to be on its ISA, because it measures something there, say, is
+//! A function that must run on its ISA, for example because it measures something there, is declared
 //! `#[dyad::isa(aarch64, always)]`: calls of it cross whatever the policy is.
 //!
 //! # When the other machine dies
 //!
-//! A call that cannot come back ends the program with a message; [`try_call`] makes one whose caller wants
-//! to hear of it.
+//! A call that cannot come back ends the program with a message; [`try_call`] makes a call that returns an
+//! error instead.
 
 pub use dyad_rt::crossing::{
     Callable, ComesBack, Crosses, Policy, Word, comes_back, crosses, current_policy, fits, policy,
     try_call,
 };
 
-/// What `#[dyad::isa]` refuses: each of these must fail to compile.
+/// Uses of `#[dyad::isa]` that must fail to compile.
 ///
 /// ```compile_fail,E0277
 /// #[derive(Clone, Copy)]

@@ -4,11 +4,11 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use core::fmt;
 
-/// Result of a program or of a step of it.
+/// The result of a program or of one of its steps.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// Why a program, or a step of it, failed. Any error that threads may pass on converts into it with
-/// `?`.
+/// The reason why a program, or a step of it, failed. Any error that is `Send`, `Sync` and `'static` converts
+/// into it with `?`.
 pub struct Error {
     cause: Cause,
 }
@@ -20,22 +20,22 @@ enum Cause {
 }
 
 impl Error {
-    /// A failure described in words.
+    /// A failure described by a text.
     pub fn msg(text: impl fmt::Display) -> Error {
         Error {
             cause: Cause::Failed(text.to_string()),
         }
     }
 
-    /// The command line is wrong: say what is, what is possible and what to do. The program ends
-    /// with exit code 2.
+    /// A wrong command line. The text should say what is wrong, what is possible and what to do. The program
+    /// ends with exit code 2.
     pub fn usage(text: impl fmt::Display) -> Error {
         Error {
             cause: Cause::Usage(text.to_string()),
         }
     }
 
-    /// The error of a system call, if it was one.
+    /// The error of a system call, if this is one.
     pub fn system(&self) -> Option<dyad_sys::Error> {
         self.downcast_ref().copied()
     }

@@ -1,7 +1,7 @@
-//! The executor: runs the program's tasks on whatever node the program's thread is on.
+//! The executor: runs the program's tasks on the present node of the program's thread.
 //!
-//! One thread, the program's first, all state in the program's heap and statics. Its loop exists once per ISA side of
-//! the thread, on that side's native stack, and both work on the same state:
+//! It uses one thread, the program's first; all state is in the program's heap and statics. Its loop exists
+//! once per ISA side of the thread, on that side's native stack, and both work on the same state:
 //!
 //! ```text
 //!            side of ISA X                                  side of ISA A
@@ -11,15 +11,15 @@
 //!                   └──▶ arrive ─────┘ ◀──── and comes back here ────────────────┘─────────┘
 //! ```
 //!
-//! So nothing on a native stack may matter across `sys::migrate`: which node was asked for, who
-//! asked and since when is kept in [`State::moving`], and no borrow of the state is held.
+//! No value on a native stack may therefore be used across `sys::migrate`: the requested node, the request
+//! and its time are kept in [`State::moving`], and no borrow of the state is held.
 //!
-//! A task belongs to a node, its *home*: where it was spawned, then where it last migrated to.
-//! It is polled only there. Between rounds the loop looks whether the thread is asked to go elsewhere
-//! ([`sys::take_request`]): then that becomes the home of all tasks, but of those that are just about to
-//! migrate themselves, and the thread goes there, also if all tasks sleep. A round polls the tasks that are ready here; then, if tasks are ready
-//! elsewhere, the thread moves to the one that has waited longest. So tasks that are always ready
-//! cannot keep the others waiting.
+//! A task belongs to a node, its *home*: where it was spawned, then where it last migrated to. It is polled
+//! only there. Between rounds the loop checks whether a request asks the thread to move
+//! ([`sys::take_request`]). The requested node then becomes the home of all tasks, except for those that are
+//! just about to migrate themselves, and the thread moves there, even if all tasks sleep. A round polls the
+//! tasks that are ready on this node. If tasks are ready on other nodes, the thread then moves to the one
+//! that has waited longest, so tasks that are always ready cannot keep the others waiting.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -42,7 +42,7 @@ use dyad_sys::NodeId;
 use crate::migration::MigrationStats;
 
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
-/// Where the result of a requested move appears.
+/// The place where the result of a requested move appears.
 pub(crate) type MoveOutcome = Rc<Cell<Option<Result<(), sys::Error>>>>;
 
 type TaskId = u64;
@@ -50,7 +50,7 @@ type TaskId = u64;
 /// Tasks to be polled, longest waiting first.
 type ReadyQueue = Lock<VecDeque<TaskId>>;
 
-/// Puts its task into the queue, once until it is polled.
+/// Puts its task into the queue, at most once until the task is polled.
 struct TaskWaker {
     id: TaskId,
     queued: AtomicBool,
@@ -72,12 +72,12 @@ impl Wake for TaskWaker {
 struct Task {
     home: NodeId,
     request: Option<Request>,
-    /// Not here while it is being polled.
+    /// `None` while it is being polled.
     future: Option<TaskFuture>,
     waker: Arc<TaskWaker>,
 }
 
-/// A task's wish to be elsewhere.
+/// A task's request to move.
 struct Request {
     to: NodeId,
     outcome: MoveOutcome,
@@ -85,7 +85,7 @@ struct Request {
 }
 
 impl Task {
-    /// Where it is to be polled next.
+    /// The node where the task is polled next.
     fn node(&self) -> NodeId {
         self.request.as_ref().map_or(self.home, |r| r.to)
     }
@@ -119,19 +119,19 @@ program_local! {
 }
 
 program_local! {
-    /// How far the data stack was used when a thread with `#[dyad::main]` began to run tasks.
+    /// The data stack pointer of a thread with `#[dyad::main]` when it began to run tasks.
     static DATA_STACK: Cell<Option<u64>> = Cell::new(None);
 }
 
-/// Tasks begin on a thread that has a data stack.
+/// Records the data stack pointer when tasks begin on a thread that has a data stack.
 pub(crate) fn begin_on_data_stack() {
     DATA_STACK.with(|d| d.set(Some(dyad_rt::spine::data_stack_pointer())));
 }
 
-/// Rounds so far, of the side that counts.
+/// Rounds so far, as counted by this side. The value is not used.
 static TURNS: AtomicU64 = AtomicU64::new(0);
 
-/// What the loop is to do next.
+/// The next action of the loop.
 enum Step {
     Poll,
     Move(NodeId),
@@ -167,7 +167,7 @@ impl State {
             .clone()
     }
 
-    /// Takes the tasks that are ready here out of the queue.
+    /// Takes the tasks that are ready on this node out of the queue.
     fn take_round(&mut self) -> VecDeque<TaskId> {
         let here = self.here();
         let ready = self.ready();
@@ -180,7 +180,7 @@ impl State {
         round
     }
 
-    /// What to do after a round.
+    /// The action after a round.
     fn next_step(&mut self) -> Step {
         if let Some(code) = self.exit {
             return Step::Exit(code);
@@ -204,8 +204,8 @@ impl State {
         }
     }
 
-    /// The thread is asked to go on elsewhere, with all tasks that are not about to migrate. Whether it
-    /// is somewhere else now.
+    /// Makes `to` the home of all tasks that are not about to migrate. Returns whether the thread has to
+    /// move.
     fn send_all(&mut self, to: NodeId) -> bool {
         for task in self.tasks.values_mut() {
             task.home = to;
@@ -213,7 +213,8 @@ impl State {
         self.here() != to
     }
 
-    /// The thread has arrived somewhere, or has failed to leave.
+    /// Completes a move: the thread has arrived, or has failed to leave. Returns the wakers of the tasks
+    /// concerned.
     fn arrive(&mut self, result: Result<(), sys::Error>) -> Vec<Waker> {
         let Some(moving) = self.moving.take() else {
             return Vec::new();
@@ -264,15 +265,16 @@ fn with<R>(f: impl FnOnce(&mut State) -> R) -> R {
     EXECUTOR.with(|e| f(&mut e.borrow_mut()))
 }
 
-/// Where a thread whose code is interpreted can go on natively: everything that there is, is in the state.
+/// A point where a thread whose code is interpreted can continue natively, because all its state is in
+/// [`State`].
 #[inline(never)]
 pub(crate) fn between_rounds() {
     // Something to do, so that it is called.
     TURNS.store(TURNS.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// How a thread goes on that was about to call [`between_rounds`] while it was interpreted: with an empty
-/// stack, as everything that there is, is in the state.
+/// Continues a thread that was about to call [`between_rounds`] while it was interpreted. It starts with an
+/// empty stack, because all its state is in [`State`].
 pub(crate) fn land(at: &Arrived, _: Apart) -> sys::Result<Going> {
     let (_, top) = stack_slot(sys::isa(), sys::thread::id_of(at.thread));
     Ok(Going {
@@ -283,8 +285,8 @@ pub(crate) fn land(at: &Arrived, _: Apart) -> sys::Result<Going> {
     })
 }
 
-/// Goes on on the node that has interpreted a thread from another one. Tasks that were at home where the
-/// thread was are at home where it is.
+/// Continues on the node that has interpreted a thread from another node. The homes of tasks move from the
+/// thread's old node to this one.
 extern "C" fn landed(from: u64) -> ! {
     with(|s| {
         let here = ask_where();
@@ -334,16 +336,16 @@ pub(crate) fn run() -> ! {
     }
 }
 
-/// Whoever watches looks again after each step: after a sleep, because what it waits for may have
-/// ended it; after others, because they take time.
+/// Wakes the watching tasks after each step, so that they check again: after a sleep, because an event may
+/// have ended it; after other steps, because they take time.
 fn wake_watching() {
     for waker in with(|s| core::mem::take(&mut s.watching)) {
         waker.wake();
     }
 }
 
-/// Wakes `waker` when something has come in at the thread's endpoint, or earlier. Whoever waits like
-/// that sets a timer as well.
+/// Wakes `waker` when something has come in at the thread's endpoint, or earlier. The caller sets a timer as
+/// well.
 pub(crate) fn watch(waker: Waker) {
     with(|s| s.watching.push(waker));
 }
@@ -450,7 +452,7 @@ pub(crate) fn finish(code: u32) {
     with(|s| s.exit = Some(code));
 }
 
-/// Asks for the polled task to go on at `to`. An older request of the task ends with `Again`.
+/// Requests that the polled task continue at `to`. An older request of the task ends with `Again`.
 pub(crate) fn request_move(to: NodeId, waker: Waker) -> MoveOutcome {
     let outcome: MoveOutcome = Rc::new(Cell::new(None));
     let (task_waker, older) = with(|s| {
@@ -477,7 +479,7 @@ pub(crate) fn request_move(to: NodeId, waker: Waker) -> MoveOutcome {
     outcome
 }
 
-/// Takes a request back whose future was dropped.
+/// Withdraws a request whose future was dropped.
 pub(crate) fn cancel_move(outcome: &MoveOutcome) {
     with(|s| {
         for task in s.tasks.values_mut() {

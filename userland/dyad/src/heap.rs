@@ -1,8 +1,8 @@
-//! Memory of a node of choice.
+//! Memory on a chosen node.
 //!
-//! What a program allocates is, page by page, in the memory of the node that touches it first. That is
-//! right for data that stays with its thread. A thread that makes something on one node for another one
-//! to work on says where it is to be:
+//! By default the memory that a program allocates lies, page by page, on the node that touches it first. That
+//! is right for data that stays with its thread. A thread that makes data on one node for a thread on another
+//! node chooses the place:
 //!
 //! ```no_run
 //! use dyad::Isa;
@@ -22,19 +22,20 @@
 //! ```
 //!
 //! Each node has a heap for this beside the program's general one, at addresses that are the same on all
-//! ISAs. The types are the usual ones: [`run`](On::run) says where its thread allocates meanwhile, what
-//! is freed goes back to where it is from, and what grows stays there, whoever frees it or has it grow.
+//! ISAs. The types are the usual ones: [`run`](On::run) selects the heap for its thread's allocations. Freed
+//! memory returns to its own heap, and a growing allocation stays in its heap, whichever thread frees it or
+//! lets it grow.
 //!
-//! | where pages come from | |
+//! | condition | pages |
 //! |---|---|
-//! | the node's supply | its local pool first, then [blocks](crate::blocks) of the CXL pool that it is given |
+//! | normal | come from the node's supply: its local pool first, then [blocks](crate::blocks) of the CXL pool that it is given |
 //! | `--model separated`, `shared` | the local pool is near to its node and far from the others; the CXL pool is near to node 0 or to none |
-//! | `--model fully-shared` | everything is near to all: placement changes addresses and nothing else |
-//! | the node has no memory left | it asks for a block, as for its own pages; if there is none the thread ends |
-//! | the node is dead | [`on`] says `NodeDead`; the pages that are there stay and can be used; new ones, in a heap from before, are as without a choice |
+//! | `--model fully-shared` | all memory is near to all nodes: placement changes addresses and nothing else |
+//! | the node has no memory left | it asks for a block, as for its other pages; if there is none the thread ends |
+//! | the node is dead | [`on`] returns `NodeDead`; existing pages stay usable; new pages of a heap from before are placed as without a choice |
 //!
-//! A page is placed when it is touched first, and not moved by its use. If a block is taken from the node,
-//! its pages go to other memory of that node's supply.
+//! A page is placed when it is first touched, and its later use does not move it. If a block is taken from
+//! the node, the block's pages move to other memory of that node's supply.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -48,12 +49,12 @@ pub use dyad_rt::heap::HeapUse;
 
 use crate::Result;
 
-/// Where memory can be wanted.
+/// A requested place for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// On this node.
+    /// This node.
     Node(NodeId),
-    /// On a node of this ISA: the caller's, if it is of it, or else the first one that lives.
+    /// A node of this ISA: the caller's if it has the ISA, else the first live one.
     Isa(Isa),
 }
 
@@ -73,11 +74,12 @@ impl From<Isa> for Home {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct On(NodeId);
 
-/// The heap of a node.
+/// Chooses the heap of a node.
 ///
 /// # Errors
 ///
-/// `NoSuchNode`, `NodeDead`; `NoIsa` if no node of the ISA lives; as [`system`](crate::system()).
+/// `NoSuchNode`, `NodeDead`; `NoIsa` if no node of the ISA is live; the errors of
+/// [`system`](crate::system()).
 pub fn on(place: impl Into<Home>) -> Result<On> {
     let system = crate::system()?;
     let node = match place.into() {
@@ -95,12 +97,12 @@ pub fn on(place: impl Into<Home>) -> Result<On> {
 }
 
 impl On {
-    /// Which node.
+    /// The node of the heap.
     pub const fn node(self) -> NodeId {
         self.0
     }
 
-    /// How large it is; `None` on the host.
+    /// The size of the heap; `None` on the host.
     pub fn usage(self) -> Option<dyad_rt::heap::HeapUse> {
         #[cfg(target_os = "none")]
         return Some(crate::HEAP.usage_on(self.0));
@@ -108,12 +110,12 @@ impl On {
         return None;
     }
 
-    /// Does something, and takes what the calling thread allocates meanwhile from this heap. They nest.
+    /// Calls `f`; allocations of the calling thread meanwhile come from this heap. Calls nest.
     ///
-    /// What is to be placed has to be allocated in there: an empty `Vec` has no memory yet, and takes it
-    /// where it first needs some.
+    /// Only memory that `f` allocates is placed. An empty `Vec` has no memory yet, and allocates it where it
+    /// first needs some.
     pub fn run<R>(self, f: impl FnOnce() -> R) -> R {
-        /// Puts back what was, also on the host if `f` panics.
+        /// Restores the previous choice, also on the host if `f` panics.
         struct Back(Option<NodeId>);
         impl Drop for Back {
             fn drop(&mut self) {
@@ -124,7 +126,7 @@ impl On {
         f()
     }
 
-    /// A value in this heap.
+    /// Makes a value in this heap.
     pub fn boxed<T>(self, value: T) -> Placed<T> {
         Placed {
             value: self.run(|| Box::new(value)),
@@ -132,40 +134,40 @@ impl On {
         }
     }
 
-    /// An empty vector in this heap, with room for so many.
+    /// Makes an empty vector in this heap, with room for `capacity` values.
     ///
     /// # Panics
     ///
-    /// As [`Vec::with_capacity`].
+    /// For the same reasons as [`Vec::with_capacity`].
     pub fn vec<T>(self, capacity: usize) -> Vec<T> {
         self.run(|| Vec::with_capacity(capacity))
     }
 }
 
-/// A value in the heap of a node: a box that knows its node.
+/// A value in the heap of a node: a box with the number of its node.
 pub struct Placed<T: ?Sized> {
     value: Box<T>,
     node: NodeId,
 }
 
 impl<T> Placed<T> {
-    /// A value on a node.
+    /// Places a value on a node.
     ///
     /// # Errors
     ///
-    /// As [`on`].
+    /// The errors of [`on`].
     pub fn new(value: T, place: impl Into<Home>) -> Result<Placed<T>> {
         Ok(on(place)?.boxed(value))
     }
 }
 
 impl<T: ?Sized> Placed<T> {
-    /// The node that it was placed on.
+    /// The node that the value was placed on.
     pub const fn node(&self) -> NodeId {
         self.node
     }
 
-    /// The box: it stays where it is.
+    /// The box of the value, which stays in its heap.
     pub fn into_box(self) -> Box<T> {
         self.value
     }
@@ -194,8 +196,8 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Placed<T> {
     }
 }
 
-/// In which node's memory the page is that a value begins in, as page tables say; `None` if that is the
-/// CXL pool, or if nobody has touched it yet.
+/// The node whose memory has the page in which a value begins, by the page tables; `None` if that is the CXL
+/// pool, or if no node has touched the page yet.
 pub fn node_of<T: ?Sized>(value: &T) -> Option<NodeId> {
     let address = (&raw const *value).cast::<u8>() as u64;
     let system = crate::system().ok()?;

@@ -14,24 +14,24 @@
 //! }
 //! ```
 //!
-//! Everything a task holds across an `.await` lies in the heap, which has the same addresses on
-//! every ISA, so a task can go on anywhere; see [`task::migrate`].
+//! Everything a task holds across an `.await` lies in the heap, which has the same addresses on every ISA, so
+//! a task can continue on any node; see [`task::migrate`].
 //!
-//! | module | what for |
+//! | module | use |
 //! |---|---|
 //! | [`mod@task`] | async tasks: spawning, joining, waiting, channels, moving to other nodes |
-//! | [`mod@thread`] | plain threads, on any node: the same, called and not awaited |
-//! | [`prelude`] | what most programs want, by style |
-//! | [`sync`] | locks, meeting points and channels of threads |
+//! | [`mod@thread`] | plain threads, on any node: the same operations, called and not awaited |
+//! | [`prelude`] | common imports, by style |
+//! | [`sync`] | locks, barriers and channels between threads |
 //! | [`crossing`] | functions that run on one ISA only |
-//! | [`emulation`] | moving a thread that computes, wherever it is |
+//! | [`emulation`] | moving a thread while it computes |
 //! | [`msg`] | messages between threads |
 //! | [`Instant`] | fused time |
-//! | [`system`](mod@system) | nodes, pools, where addresses lie |
+//! | [`system`](mod@system) | nodes, pools, and the pools of addresses |
 //! | [`report`] | checks and counters of the run |
-//! | [`service`](mod@service) | being invoked by others |
+//! | [`service`](mod@service) | programs that others invoke |
 //! | [`sides`] | two nodes on which a task works in turn |
-//! | [`blocks`] | which node owns how much memory |
+//! | [`blocks`] | memory ownership of nodes |
 //! | [`console`] | `print!` and `println!` |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -71,12 +71,13 @@ pub use error::{Error, Result};
 pub use system::{isa, node, system};
 pub use time::Instant;
 
-/// The program's heap: one for all ISAs, growing as needed; and those of [`heap`].
+/// The program's heap: one for all ISAs, growing as needed; and the per-node heaps of [`heap`].
 #[cfg(target_os = "none")]
 #[global_allocator]
 static HEAP: dyad_rt::heap::Heaps = dyad_rt::heap::Heaps::new();
 
-/// How large the program's heap is, without what is [placed](heap); `None` on the host, where the host's heap is used.
+/// The size of the program's heap, without [placed](heap) memory; `None` on the host, which uses the host's
+/// heap.
 pub fn heap_usage() -> Option<dyad_rt::heap::HeapUse> {
     #[cfg(target_os = "none")]
     return Some(HEAP.usage());

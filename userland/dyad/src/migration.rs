@@ -1,19 +1,18 @@
 //! Moving a task to another node.
 //!
-//! The task's future goes on there, at the same addresses, with everything it holds. What costs
-//! time is the hand-over of the thread and the caches that are cold on the other side; no memory
-//! is copied.
+//! The task's future continues on the new node, at the same addresses, with everything that it holds. The
+//! cost is the handoff of the thread and the cold caches of the new node; no memory is copied.
 //!
-//! # Being asked to move
+//! # Requests to move
 //!
-//! A program can also be asked to go elsewhere: from outside by `cargo xtask migrate`, from inside by
-//! [`request_migration`]. The executor looks between rounds of polls, also while all tasks sleep: it takes the
-//! program's thread there, and that node becomes the home of **all** tasks. Only a task that has asked for a
-//! move itself, and waits for it, keeps what it asked for. A task that never reaches an `.await` that
-//! waits cannot be moved. So a program that relies on where it is between two `.await`s asks again, by
+//! A request can also move a program to another node: from outside by `cargo xtask migrate`, from inside by
+//! [`request_migration`]. The executor checks for requests between rounds of polls, also while all tasks
+//! sleep. It moves the program's thread to the requested node, which becomes the home of **all** tasks,
+//! except for a task that waits for a move of its own. A task that never reaches an `.await` that waits
+//! cannot be moved. A program that relies on its node between two `.await`s therefore checks again, by
 //! [`node`](crate::node).
 //!
-//! If the node dies on the way, the tasks go on where they were.
+//! If the node dies on the way, the tasks continue where they were.
 
 use alloc::vec::Vec;
 use core::future::Future;
@@ -26,11 +25,11 @@ use dyad_sys::{Isa, NodeId};
 
 use crate::executor::{self, MoveOutcome};
 
-/// Continues this task on a node of the given ISA: this one if it has it, else the live one with
-/// the lowest number.
+/// Continues this task on a node of the given ISA: this node if it has that ISA, else the live one with the
+/// lowest number.
 ///
-/// The future gives `NoIsa` if no live node has that ISA, or the error of [`migrate_to`]; the
-/// task then goes on where it is.
+/// The future returns `NoIsa` if no live node has that ISA, or the error of [`migrate_to`]; the task then
+/// continues on its node.
 pub fn migrate(isa: Isa) -> Migrate {
     Migrate {
         target: Target::Isa(isa),
@@ -40,8 +39,8 @@ pub fn migrate(isa: Isa) -> Migrate {
 
 /// Continues this task on the given node.
 ///
-/// The future gives `NoSuchNode` or `NodeDead` if it cannot, or `Again` if the task asks for
-/// another move before this one is done; the task then goes on where it is.
+/// The future returns `NoSuchNode` or `NodeDead` if the task cannot move, or `Again` if the task asks for
+/// another move before this one is done; the task then continues on its node.
 pub fn migrate_to(node: NodeId) -> Migrate {
     Migrate {
         target: Target::Node(node),
@@ -95,8 +94,9 @@ impl Drop for Migrate {
     }
 }
 
-/// Asks the thread that runs the tasks to move to a node. Replaces a request that the thread has not carried
-/// out yet, and returns it. It goes between two polls, and that node is then the home of all tasks.
+/// Requests that the thread that runs the tasks move to a node. Replaces a request that the thread has not
+/// carried out yet, and returns it. The thread moves between two polls, and that node is then the home of all
+/// tasks.
 ///
 /// ```no_run
 /// # use dyad::prelude::task::*;
@@ -110,39 +110,39 @@ impl Drop for Migrate {
 ///
 /// # Errors
 ///
-/// `NoSuchNode`, `NodeDead`; `Again` if others keep asking.
+/// `NoSuchNode`, `NodeDead`; `Again` if other requests keep arriving.
 pub fn request_migration(to: NodeId) -> Result<Option<NodeId>, sys::Error> {
     sys::request_move(0, to)
 }
 
-/// Takes back what the thread that runs the tasks is asked. Gives what that was: `None` if it was asked nothing, or
-/// has begun to do it.
+/// Withdraws the pending request for the thread that runs the tasks, and returns it: `None` if there was
+/// none, or the thread has begun to carry it out.
 ///
 /// # Errors
 ///
-/// As [`request_migration`].
+/// The errors of [`request_migration`].
 pub fn withdraw_migration() -> Result<Option<NodeId>, sys::Error> {
     sys::withdraw_request(0)
 }
 
-/// Migrations of the program's first thread from one node to another so far, and what they took:
-/// from the decision to move to the first instruction of the runtime there.
+/// Statistics of the migrations of the program's first thread from one node to another so far. A migration
+/// lasts from the decision to move to the first instruction of the runtime on the new node.
 ///
-/// Start and end are read on different nodes, so the times are as good as the nodes' clocks agree;
-/// what looks negative is booked as zero. For exact times, time round trips on one node.
+/// Start and end are read on different nodes, so the times are only as exact as the nodes' clocks agree;
+/// negative times count as zero. For exact times, measure round trips on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MigrationStats {
-    /// Where they started.
+    /// The node where the migrations started.
     pub from: NodeId,
-    /// Where they ended.
+    /// The node where the migrations ended.
     pub to: NodeId,
-    /// How many there were.
+    /// The number of migrations.
     pub count: u64,
-    /// The shortest.
+    /// The shortest time.
     pub min: Duration,
-    /// The longest.
+    /// The longest time.
     pub max: Duration,
-    /// All together.
+    /// The sum of all times.
     pub total: Duration,
 }
 

@@ -22,19 +22,18 @@
 //! # }
 //! ```
 //!
-//! A [`Network`] is memory that all threads of the program see; each thread opens an [`Endpoint`] of
-//! it, whose operations are those of a [`Station`]. A doorbell is a send to where the receiving thread
-//! waits ([`sys::thread::wake`]): no service is involved, and no node sends
-//! anything for another.
+//! A [`Network`] is memory that all threads of the program share; each thread opens an [`Endpoint`] of it,
+//! whose operations are those of a [`Station`]. A doorbell is a send to the endpoint where the receiving
+//! thread waits ([`sys::thread::wake`]): no service is involved, and no node sends anything for another.
 //!
 //! | | |
 //! |---|---|
-//! | a thread | [`send`](Station::send), [`recv`](Station::recv), [`call`](Station::call) wait, and keep the thread waiting |
-//! | a task | [`send_async`](Endpoint::send_async), [`recv_async`](Endpoint::recv_async), [`call_async`](Endpoint::call_async) let other tasks run |
+//! | a thread | [`send`](Station::send), [`recv`](Station::recv), [`call`](Station::call) block the thread |
+//! | a task | [`send_async`](Endpoint::send_async), [`recv_async`](Endpoint::recv_async), [`call_async`](Endpoint::call_async) let other tasks run meanwhile |
 //! | points of time | fused time in ns, as of [`Instant::as_nanos`](crate::Instant::as_nanos) |
 //! | a thread is lost with its node | every call that names its station fails at once with [`Error::NodeDead`] |
 //!
-//! The rules are those of the crate [`dyad_msg`].
+//! The crate [`dyad_msg`] describes the rules.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -57,32 +56,32 @@ pub use dyad_msg::{
 
 use crate::executor;
 
-/// Memory through which threads send messages. Clones are the same one.
+/// Memory through which threads send messages. Clones refer to the same network.
 #[derive(Clone)]
 pub struct Network(Arc<Shared>);
 
 struct Shared {
     memory: Arc<[Line]>,
-    /// Of each station the number of its thread plus one.
+    /// For each station, the number of its thread plus one.
     seats: [AtomicU64; MAX_STATIONS],
 }
 
-/// How a thread waits for messages, and wakes others.
+/// The waiting and waking of a station's thread.
 pub struct Seat(Arc<Shared>);
 
 /// One end of a [`Network`], for the thread that has opened it.
 pub struct Endpoint {
     station: Station<Arc<[Line]>, Seat>,
-    /// It waits where the thread that has opened it waits.
+    /// Makes the type not `Send`: the endpoint waits where the thread that has opened it waits.
     stays: PhantomData<*const ()>,
 }
 
 impl Network {
-    /// A new network.
+    /// Makes a network.
     ///
     /// # Errors
     ///
-    /// [`Error::BadLayout`] if it is too large or too small.
+    /// [`Error::BadLayout`] if the configuration is too large or too small.
     pub fn new(config: Config) -> crate::Result<Network> {
         let memory = lines(config.memory_lines());
         config.format(&memory)?;
@@ -92,7 +91,7 @@ impl Network {
         })))
     }
 
-    /// Opens a station for the calling thread. Nobody else may use that station at the time.
+    /// Opens a station for the calling thread. No other thread may use that station at the same time.
     ///
     /// # Errors
     ///
@@ -156,7 +155,7 @@ impl DerefMut for Endpoint {
     }
 }
 
-/// A timer of a task; gone with it.
+/// A timer of a task; dropping it cancels the timer.
 #[derive(Default)]
 struct Alarm(Option<(u64, u64)>);
 
@@ -180,13 +179,13 @@ impl Drop for Alarm {
 }
 
 impl Endpoint {
-    /// Ends its use: see [`Station::close`].
+    /// Closes the station: see [`Station::close`].
     pub fn close(self) {
         self.station.close();
     }
 
-    /// Tries `step` each time something has come in, until it gives something, or an error, or the
-    /// time has come.
+    /// Calls `step` each time something has come in, until it returns a value or an error, or the deadline
+    /// has passed.
     async fn until<T>(
         &mut self,
         deadline: Option<u64>,
@@ -219,11 +218,11 @@ impl Endpoint {
         .await
     }
 
-    /// As [`recv`](Station::recv), for a task: others run meanwhile.
+    /// Receives a message like [`recv`](Station::recv), for a task: other tasks run meanwhile.
     ///
     /// # Errors
     ///
-    /// As [`recv`](Station::recv).
+    /// The errors of [`recv`](Station::recv).
     pub async fn recv_async(
         &mut self,
         bytes: &mut Vec<u8>,
@@ -239,12 +238,12 @@ impl Endpoint {
         .await
     }
 
-    /// As [`send`](Station::send), for a task. The message goes in at once, or not at all: so it must
-    /// not be larger than the ring.
+    /// Sends a message like [`send`](Station::send), for a task. The message is sent at once or not at all,
+    /// so it must not be larger than the ring.
     ///
     /// # Errors
     ///
-    /// As [`send`](Station::send).
+    /// The errors of [`send`](Station::send).
     pub async fn send_async(
         &mut self,
         to: usize,
@@ -280,11 +279,11 @@ impl Endpoint {
         .await
     }
 
-    /// As [`call`](Station::call), for a task. The question goes in at once, or not at all.
+    /// Makes a call like [`call`](Station::call), for a task. The question is sent at once or not at all.
     ///
     /// # Errors
     ///
-    /// As [`call`](Station::call).
+    /// The errors of [`call`](Station::call).
     pub async fn call_async(
         &mut self,
         to: usize,
@@ -314,7 +313,7 @@ impl Endpoint {
     }
 }
 
-/// A call that is under way; given up when this goes, also because its task does.
+/// A call that is under way. Dropping it cancels the call, also when its task is dropped.
 struct Calling<'a> {
     end: &'a mut Endpoint,
     id: u64,

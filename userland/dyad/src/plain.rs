@@ -1,5 +1,5 @@
-//! Programs whose threads change their ISA inside of plain functions: what [`thread`](crate::thread) has for them, and
-//! what `#[dyad::main]` generates calls of.
+//! Programs whose threads change their ISA inside plain functions: functions for [`thread`](crate::thread),
+//! and functions that the code of `#[dyad::main]` calls.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,53 +14,53 @@ use crate::{Args, Result};
 
 static USED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the program's main function is a plain one, and the first thread has not been given to
-/// tasks ([`task::run`](crate::task::run)).
+/// Whether the program's main function is a plain one, and the first thread does not run tasks
+/// ([`task::run`](crate::task::run)).
 pub(crate) fn is_used() -> bool {
     USED.load(Ordering::Relaxed) && !crate::rt::runs_tasks()
 }
 
-/// A place where the calling thread may change its node, if it has been asked to.
+/// A place where the calling thread moves to another node, if a request asks for it.
 ///
-/// Only in programs with `#[dyad::main]`. Costs a few instructions if nobody has. Within an async task the
-/// thread does not move here: it moves once the task waits.
+/// Only in programs with `#[dyad::main]`. Costs a few instructions without a request. Within an async task
+/// the thread does not move here: it moves once the task waits.
 #[inline(always)]
 pub fn migrate_point() {
     dyad_rt::spine::point();
 }
 
-/// Continues the calling thread on a node of the given ISA: this one if it has it, else the live one
+/// Continues the calling thread on a node of the given ISA: this node if it has that ISA, else the live one
 /// with the lowest number.
 ///
 /// # Errors
 ///
-/// `NoIsa` if no live node has that ISA; those of [`migrate_to`].
+/// `NoIsa` if no live node has that ISA; the errors of [`migrate_to`].
 #[inline(always)]
 pub fn migrate(isa: Isa) -> Result<(), sys::Error> {
     migrate_to(nearest(isa)?)
 }
 
-/// Continues the calling thread on the given node; it goes on there when this returns.
+/// Continues the calling thread on the given node, where this returns.
 ///
 /// # Errors
 ///
-/// `NoSuchNode` or `NodeDead`; `Full` or `TimedOut` if the node does not take the thread; `TooDeep` in
-/// an invocation, or if the thread's frames leave too little of the other stack (128 KiB); `Denied` in an async task, which
-/// moves by [`task::migrate_to`](crate::task::migrate_to), and below a function that is entered from outside of the
-/// program. The thread then goes on where it is.
+/// `NoSuchNode` or `NodeDead`; `Full` or `TimedOut` if the node does not take the thread; `TooDeep` in an
+/// invocation, or if the thread's frames leave too little of the other stack (128 KiB); `Denied` in an async
+/// task, which moves by [`task::migrate_to`](crate::task::migrate_to), and below a function that is entered
+/// from outside of the program. The thread then continues on its node.
 #[inline(always)]
 pub fn migrate_to(node: NodeId) -> Result<(), sys::Error> {
     dyad_rt::spine::migrate(node)
 }
 
-/// Asks a thread of the program, by its [number](crate::thread::Thread::number), to move to a node at its next
-/// migration point. Replaces a request that the thread has not carried out yet, and returns it. A thread that
-/// asks itself makes no system call.
+/// Requests that a thread of the program, given by its [number](crate::thread::Thread::number), move to a
+/// node at its next migration point. Replaces a request that the thread has not carried out yet, and returns
+/// it. A request for the calling thread makes no system call.
 ///
 /// # Errors
 ///
-/// `NotFound` if the program has no such thread; `NoSuchNode`, `NodeDead`; `Again` if others keep asking. A thread that
-/// asks itself learns at its point whether there is such a node.
+/// `NotFound` if the program has no such thread; `NoSuchNode`, `NodeDead`; `Again` if other requests keep
+/// arriving. A request for the calling thread does not check the node; the migration point does.
 pub fn request_migration(thread: usize, to: NodeId) -> Result<Option<NodeId>, sys::Error> {
     match sys::thread::number() {
         Some(own) if own.get() == thread as u64 => Ok(dyad_rt::spine::request(to)),
@@ -68,12 +68,12 @@ pub fn request_migration(thread: usize, to: NodeId) -> Result<Option<NodeId>, sy
     }
 }
 
-/// Takes back what a thread is asked. Gives what that was: `None` if it was asked nothing, or has begun
-/// to do it.
+/// Withdraws the pending migration request of a thread, and returns it: `None` if there was none, or the
+/// thread has begun to carry it out.
 ///
 /// # Errors
 ///
-/// As [`request_migration`].
+/// The errors of [`request_migration`].
 pub fn withdraw_migration(thread: usize) -> Result<Option<NodeId>, sys::Error> {
     match sys::thread::number() {
         Some(own) if own.get() == thread as u64 => Ok(dyad_rt::spine::withdraw()),
@@ -87,7 +87,7 @@ fn nearest(isa: Isa) -> Result<NodeId, sys::Error> {
     nearest.ok_or(sys::Error::NoIsa)
 }
 
-/// Where plain threads start.
+/// The entry of plain threads.
 #[cfg(target_os = "none")]
 pub fn start(argument: u64) -> ! {
     static POINT: Point = Point::of_threads(dyad_rt::spine::land);
@@ -100,13 +100,13 @@ pub fn start(argument: u64) -> ! {
     dyad_rt::spine::enter(argument)
 }
 
-/// What a plain thread does, if the main function takes arguments; gives the exit code.
+/// Runs a plain thread whose main function takes arguments; returns the exit code.
 #[inline(always)]
 pub fn main_with_args<R: Outcome>(argument: u64, main: fn(Args) -> R) -> u64 {
     run(argument, || main(Args::load()?).result())
 }
 
-/// What a plain thread does, if the main function takes none.
+/// Runs a plain thread whose main function takes no arguments; returns the exit code.
 #[inline(always)]
 pub fn main_without_args<R: Outcome>(argument: u64, main: fn() -> R) -> u64 {
     run(argument, || main().result())
@@ -123,18 +123,18 @@ fn run(argument: u64, main: impl FnOnce() -> Result<()>) -> u64 {
     }
 }
 
-/// The slow part of a migration point.
+/// The slow path of a migration point.
 #[cfg(target_os = "none")]
 pub fn leave(frame: u64, back: u64) {
     dyad_rt::spine::leave(frame, back);
 }
 
-/// The main function has returned.
+/// Ends the program after its main function has returned.
 pub fn done(code: u64) -> ! {
     sys::exit(code as u32)
 }
 
-/// What the attributes of plain programs refuse: each of these must fail to compile.
+/// Uses of the attributes of plain programs that must fail to compile.
 ///
 /// ```compile_fail
 /// #![no_main]
@@ -163,7 +163,7 @@ pub fn done(code: u64) -> ! {
 /// struct Work;
 /// ```
 ///
-/// And these are right:
+/// Uses that compile:
 ///
 /// ```
 /// #[dyad::points(loops)]

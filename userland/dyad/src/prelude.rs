@@ -1,10 +1,11 @@
-//! What most programs want, by style: `use dyad::prelude::task::*;` in programs and modules of async tasks,
-//! `use dyad::prelude::thread::*;` in those of plain threads.
+//! Common imports, by style: `use dyad::prelude::task::*;` in programs and modules of async tasks, `use
+//! dyad::prelude::thread::*;` in those of plain threads.
 //!
-//! Both have the same names for what both styles do: [`migrate`](task::migrate), `migrate_to`, `request_migration`,
-//! `spawn`, `sleep`, `yield_now`. Those of tasks are awaited, those of threads are called.
+//! Both have the same names for operations of both styles: [`migrate`](task::migrate), `migrate_to`,
+//! `request_migration`, `spawn`, `sleep`, `yield_now`. Those of tasks are awaited, those of threads are
+//! called.
 
-/// What both styles have.
+/// Imports of both styles.
 mod common {
     pub use alloc::borrow::ToOwned;
     pub use alloc::boxed::Box;
@@ -19,7 +20,7 @@ mod common {
     };
 }
 
-/// For async tasks.
+/// Imports for async tasks.
 pub mod task {
     pub use super::common::*;
     pub use crate::task::{
@@ -28,7 +29,7 @@ pub mod task {
     };
 }
 
-/// For plain threads.
+/// Imports for plain threads.
 pub mod thread {
     pub use super::common::*;
     pub use crate::thread::{

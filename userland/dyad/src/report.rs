@@ -1,4 +1,4 @@
-//! What a run reports beside its output: checks and counters.
+//! Reports of a run beside its output: checks and counters.
 //!
 //! A run is good if its exit code is 0 and every check passed.
 
@@ -9,11 +9,11 @@ use dyad_sys as sys;
 
 use crate::console::patiently;
 
-/// Records whether something that must hold does, with a detail for people. Returns `ok`.
+/// Records a check: whether a required condition holds, with a detail for people. Returns `ok`.
 ///
-/// Names are dotted, such as `is.full`; at most 64 bytes, of visible ASCII characters, details at most 256.
-/// Those of the kernel, init and the launcher ([`dyad_abi::record::name`]) are refused. A report that the
-/// console does not take fails the run: it would look better than it is.
+/// Names are dotted, such as `is.full`, and have at most 64 visible ASCII characters; details have at most
+/// 256 bytes. Names of the kernel, init and the launcher ([`dyad_abi::record::name`]) are refused. A report
+/// that the console does not take fails the run, which would otherwise look better than it is.
 pub fn check(name: &str, ok: bool, detail: impl Display) -> bool {
     let detail = detail.to_string();
     if let Err(e) = patiently(|| sys::report_check(name, ok, &detail)) {
@@ -30,7 +30,7 @@ pub fn counter(name: &str, n: u64) {
     }
 }
 
-/// A report that cannot be made must not go unnoticed: the run would look better than it is.
+/// Fails the run because a report cannot be made: the run would otherwise look better than it is.
 fn lost(name: &str, e: sys::Error) {
     crate::rt::note_failure();
     crate::eprintln!("error: cannot report {name}: {e}");

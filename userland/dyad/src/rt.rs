@@ -1,16 +1,16 @@
-//! Start and end of a program. Called by what `#[dyad::task]` generates, not by programs.
+//! Start and end of a program. `#[dyad::task]` generates calls of this module; programs do not call it.
 //!
-//! A kernel calls the entry symbol once per ISA: first where the program starts, and again when
-//! its thread first comes to the other ISA. The second call must find everything as the first
-//! side left it, so it only joins the executor. Other [threads](crate::thread) of the program begin
-//! there too; the argument says which one it is.
+//! The kernel calls the entry symbol once per ISA: first where the program starts, and again when its thread
+//! first comes to the other ISA. The second call must find everything as the first side left it, so it only
+//! joins the executor. Other [threads](crate::thread) of the program also begin there; the argument tells
+//! which thread it is.
 //!
-//! | exit code | why |
+//! | exit code | reason |
 //! |---|---|
 //! | 0 | the main task returned, no report was lost |
 //! | 1 | the main task returned an error, or every task waits for ever |
 //! | 2 | the main task returned a usage error |
-//! | 101 | a panic, which includes running out of memory; in an invocation it ends that only |
+//! | 101 | a panic, which includes running out of memory; in an invocation it ends only the invocation |
 
 use alloc::boxed::Box;
 use core::cell::Cell;
@@ -39,13 +39,13 @@ pub mod plain {
     pub use crate::plain::{leave, start};
 }
 
-/// What a main task may return.
+/// The return types of a main task.
 #[diagnostic::on_unimplemented(
     message = "the main task returns nothing or `dyad::Result<()>`, not `{Self}`",
     label = "this main task"
 )]
 pub trait Outcome {
-    /// The result.
+    /// The outcome as a result.
     fn result(self) -> Result<()>;
 }
 
@@ -72,7 +72,7 @@ where
     )
 }
 
-/// Entry of a program whose main task takes none.
+/// Entry of a program whose main task takes no arguments.
 pub fn main_without_args<F>(argument: u64, main: fn() -> F) -> !
 where
     F: Future<Output: Outcome> + 'static,
@@ -104,16 +104,17 @@ fn spawn_main(main: impl Future<Output = Result<()>> + 'static) {
     }));
 }
 
-/// Runs the tasks on another ISA too. Its signature is one that no function of the program has which is
-/// called through a pointer ([`Apart`]), so that the executor stays off the data stack.
+/// A function that runs the tasks on another ISA. Its signature differs from that of every function of the
+/// program that is called through a pointer ([`Apart`]), so that the executor stays off the data stack.
 type Continue = fn(Apart) -> !;
 
 program_local! {
-    /// Whether the first thread of a program with `#[dyad::main]` runs tasks by now.
+    /// Whether the first thread of a program with `#[dyad::main]` has begun to run tasks.
     static RUNS_TASKS: AtomicBool = AtomicBool::new(false);
 }
 program_local! {
-    /// How it goes on with them. A pointer: programs that run none are without an executor.
+    /// The function that continues the tasks. It is a pointer, so that programs without tasks link no
+    /// executor.
     static CONTINUE: Lock<Option<Continue>> = Lock::new(None);
 }
 
@@ -135,7 +136,8 @@ pub(crate) fn run_tasks(main: impl Future<Output: Outcome> + 'static) -> ! {
     executor::run()
 }
 
-/// The thread that runs tasks has come to an ISA for the first time, in a program with `#[dyad::main]`.
+/// Continues the tasks when their thread has come to an ISA for the first time, in a program with
+/// `#[dyad::main]`.
 pub(crate) fn continue_tasks() -> ! {
     match CONTINUE.with_any(|c| *c.lock()) {
         Some(continue_on) => continue_on(Apart::default()),
@@ -195,7 +197,7 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     dyad_sys::abandon(101)
 }
 
-/// Threads whose panics have been told.
+/// Threads whose panics have been reported.
 #[cfg(target_os = "none")]
 static SAID: AtomicU64 = AtomicU64::new(0);
 
@@ -213,7 +215,7 @@ fn say(info: &core::panic::PanicInfo<'_>) {
     }
 }
 
-/// What `#[dyad::task]` refuses: each of these must fail to compile.
+/// Uses of `#[dyad::task]` that must fail to compile.
 ///
 /// ```compile_fail
 /// #[dyad::task]

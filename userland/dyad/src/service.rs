@@ -1,10 +1,10 @@
-//! Services: programs that others invoke.
+//! Services: programs that other programs invoke.
 //!
-//! A service is a program with a function that runs when somebody invokes one of its entry
-//! capabilities. The thread of the caller does the work: it comes over with four words and goes
-//! back with up to four, so any number of invocations can be under way at once, on any node, on
-//! both ISAs. What they share is in statics behind a [`Lock`]; what they keep per thread, in a
-//! [`PerThread`]; each has a stack of its own, found by its [`Token`].
+//! A service is a program with a function that runs when a client invokes one of its entry capabilities. The
+//! thread of the client does the work: it arrives with four words and returns with up to four, so any number
+//! of invocations can be under way at once, on any node, on both ISAs. Shared data of invocations is in
+//! statics behind a [`Lock`]; data of one thread is in a [`PerThread`]. Each invocation has a stack of its
+//! own, found by its [`Token`].
 //!
 //! ```no_run
 //! #![no_std]
@@ -34,12 +34,12 @@
 //! | | |
 //! |---|---|
 //! | stack | [`INVOKE_STACK_SIZE`](dyad_abi::service::INVOKE_STACK_SIZE) bytes |
-//! | executor, `async`, [`program_local!`](dyad_rt::program_local) | belong to the program's own thread: a panic here |
+//! | executor, `async`, [`program_local!`](dyad_rt::program_local) | belong to the program's own thread: using them here panics |
 //! | heap, `println!` | work |
-//! | thread pointer | that of the caller: nothing can be relied on |
+//! | thread pointer | that of the caller: it must not be relied on |
 //! | floating point | works; registers are zero at the start |
 //! | [`sync`](crate::sync) | [refused](dyad_rt::sync#in-invocations) |
-//! | blocking | blocks the caller's thread, nobody else |
+//! | blocking | blocks only the caller's thread |
 //! | a panic | ends the invocation with `Corrupt`; locks that it held stay closed |
 
 use dyad_abi::service::reply;
@@ -50,31 +50,31 @@ pub use dyad_rt::{Lock, LockGuard};
 /// An invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The badge with which the invoked capability was made: it tells the client, or the purpose.
+    /// The badge with which the invoked capability was made: it identifies the client, or the purpose.
     pub badge: u64,
-    /// Which thread came, and how deep.
+    /// The thread that came, and its invocation depth.
     pub token: Token,
-    /// What the caller passed.
+    /// The words that the caller passed.
     pub words: [u64; 4],
 }
 
-/// Names an invocation while it is under way, and its stack.
+/// The name of an invocation while it is under way; it also selects the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token(pub u64);
 
 impl Token {
-    /// Id of the thread that came.
+    /// The id of the thread that came.
     pub const fn thread(self) -> u64 {
         self.0 >> 8
     }
 
-    /// Number of invocations it is within.
+    /// The number of invocations that the thread is within.
     pub const fn depth(self) -> u64 {
         self.0 & 0xff
     }
 }
 
-/// A value for each thread that may come: what a service keeps between the invocations of one.
+/// A value for each thread that may come, kept between the invocations of that thread.
 ///
 /// ```
 /// use dyad::service::{Lock, PerThread, Token};
@@ -97,7 +97,7 @@ pub struct PerThread<T, const N: usize> {
 }
 
 impl<T, const N: usize> PerThread<T, N> {
-    /// The values that threads 0 to `N - 1` start with.
+    /// Sets the initial values of threads 0 to `N - 1`.
     pub const fn new(values: [Lock<T>; N]) -> PerThread<T, N> {
         PerThread { values }
     }
@@ -106,8 +106,8 @@ impl<T, const N: usize> PerThread<T, N> {
     ///
     /// # Errors
     ///
-    /// `TooLarge` if the thread's id is `N` or more; `Again` if the thread has come back while it
-    /// has the value, through another service.
+    /// `TooLarge` if the thread's id is `N` or more; `Again` if the thread has come back through another
+    /// service while it holds the value.
     pub fn of(&self, token: Token) -> sys::Result<LockGuard<'_, T>> {
         let value = usize::try_from(token.thread()).ok();
         let value = value.and_then(|t| self.values.get(t));
@@ -121,9 +121,9 @@ impl<T, const N: usize> PerThread<T, N> {
 /// The reply of most services: a value or an error, in two words.
 pub type Reply = sys::Result<u64>;
 
-/// What a service may reply.
+/// The types that a service may reply with.
 pub trait IntoReply {
-    /// The four words.
+    /// The four words of the reply.
     fn words(self) -> [u64; 4];
 }
 
@@ -138,15 +138,15 @@ impl IntoReply for Reply {
     }
 }
 
-/// All four words, for protocols of their own.
+/// A reply of four words, for protocols of a service's own.
 impl IntoReply for [u64; 4] {
     fn words(self) -> [u64; 4] {
         self
     }
 }
 
-/// Makes a function of this program what invocations of it enter:
-/// `fn(`[`Call`]`) -> `[`Reply`] or `-> [u64; 4]`. Once per program.
+/// Makes a function of this program the entry of its invocations: `fn(`[`Call`]`) -> `[`Reply`] or `-> [u64;
+/// 4]`. Once per program.
 #[macro_export]
 macro_rules! service {
     ($function:path) => {

@@ -19,7 +19,7 @@ use alloc::string::String;
 use crate::task::{migrate, migrate_to};
 use crate::{Error, Isa, NodeId, Result, isa, node, system};
 
-/// The two nodes.
+/// The two nodes of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sides {
     home: NodeId,
@@ -27,7 +27,7 @@ pub struct Sides {
 }
 
 impl Sides {
-    /// Goes to a node of that ISA, if one is given: the node where the task is then is its home. With `hop`,
+    /// Moves to a node of ISA `home`, if one is given: the task's node is its home from then on. With `hop`,
     /// the other side is a node of the other ISA, or another node if there is none.
     ///
     /// # Errors
@@ -51,12 +51,12 @@ impl Sides {
         Ok(Sides { home, away })
     }
 
-    /// The home.
+    /// The home node.
     pub fn home(&self) -> NodeId {
         self.home
     }
 
-    /// The side of a phase that so many phases come before: home and away in turn.
+    /// The node of the phase after `before` phases: home and away in turn.
     pub fn turn(&self, before: u32) -> NodeId {
         match self.away {
             Some(away) if before % 2 == 1 => away,
@@ -64,7 +64,7 @@ impl Sides {
         }
     }
 
-    /// Goes to the side of a phase that so many phases come before. Returns whether that was a migration.
+    /// Moves to the node of the phase after `before` phases. Returns whether that was a migration.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl Sides {
         go(self.turn(before)).await
     }
 
-    /// Goes home. Returns whether that was a migration.
+    /// Moves home. Returns whether that was a migration.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl Sides {
         go(self.home).await
     }
 
-    /// A line that says where phases run. To be called at home.
+    /// A line that describes where phases run. Must be called at home.
     pub fn describe(&self) -> String {
         let home = self.home;
         match self.away {

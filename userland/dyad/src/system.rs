@@ -1,4 +1,4 @@
-//! The system a program runs on.
+//! The system that a program runs on.
 
 use core::fmt;
 
@@ -6,12 +6,12 @@ use dyad_abi::ident::MAX_NODES;
 use dyad_sys as sys;
 use dyad_sys::{Isa, NodeId};
 
-/// The ISA this code runs on now.
+/// The ISA that the calling code runs on now.
 pub fn isa() -> Isa {
     sys::isa()
 }
 
-/// The node this code runs on now.
+/// The node that the calling code runs on now.
 pub fn node() -> NodeId {
     // The executor knows where the tasks are. In a call that has crossed, they are on a node of another ISA.
     let known = match sys::thread::number() {
@@ -28,11 +28,11 @@ fn isa_of(node: NodeId) -> Option<Isa> {
     Isa::from_index(system.nodes[node.index()].isa.into())
 }
 
-/// Nodes and pools, as they are now.
+/// The nodes and pools, in their present state.
 ///
 /// # Errors
 ///
-/// If the kernel's description is not the one of this ABI version.
+/// If the kernel's description is not that of this ABI version.
 pub fn system() -> Result<System, sys::Error> {
     let info = sys::sys_info()?;
     let mut nodes = [None; MAX_NODES];
@@ -62,20 +62,20 @@ pub fn system() -> Result<System, sys::Error> {
     })
 }
 
-/// A node.
+/// A node of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its number.
+    /// The node's number.
     pub id: NodeId,
-    /// Its instruction set.
+    /// The node's instruction set.
     pub isa: Isa,
-    /// Number of CPUs.
+    /// The number of CPUs.
     pub cpus: u32,
-    /// Whether it is live.
+    /// Whether the node is live.
     pub live: bool,
-    /// How often it has joined: 1, and one more each time it has come back after a death.
+    /// How often the node has joined: 1, and one more each time it has come back after a death.
     pub incarnation: u32,
-    /// Its local memory.
+    /// The node's local memory.
     pub pool: Pool,
 }
 
@@ -88,7 +88,7 @@ impl fmt::Display for Node {
 /// A pool of fused memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// The node it is local to; `None` for the CXL pool.
+    /// The node that the pool is local to; `None` for the CXL pool.
     pub owner: Option<NodeId>,
     /// First physical address.
     pub start: u64,
@@ -97,7 +97,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Whether a physical address lies in it.
+    /// Whether a physical address lies in the pool.
     pub const fn contains(&self, physical: u64) -> bool {
         physical >= self.start && physical - self.start < self.len
     }
@@ -135,7 +135,7 @@ impl System {
         self.cxl
     }
 
-    /// The pool a physical address lies in.
+    /// The pool that contains a physical address.
     pub fn pool_of(&self, physical: u64) -> Option<Pool> {
         self.nodes()
             .map(|n| n.pool)
@@ -143,16 +143,16 @@ impl System {
             .find(|p| p.contains(physical))
     }
 
-    /// The node a task on `here` goes to when it asks for `isa`: its own if that has the ISA,
-    /// else the live one with the lowest number.
+    /// The node that a task on `here` moves to when it asks for `isa`: its own if that has the ISA, else the
+    /// live one with the lowest number.
     pub fn nearest(&self, isa: Isa, here: NodeId) -> Option<NodeId> {
         let own = self.node(here).filter(|n| n.isa == isa);
         own.or_else(|| self.nodes().find(|n| n.live && n.isa == isa))
             .map(|n| n.id)
     }
 
-    /// Another live node, for work that goes to and fro from `home`: the first one of the other ISA, else
-    /// the first one.
+    /// Another live node, for work that alternates with `home`: the first one of the other ISA, else the
+    /// first one.
     pub fn partner(&self, home: NodeId) -> Option<NodeId> {
         let isa = self.node(home)?.isa.other();
         let other = || self.nodes().find(|n| n.live && n.id != home);

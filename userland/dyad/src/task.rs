@@ -28,14 +28,14 @@ struct Joined<T> {
     waiting: Option<Waker>,
 }
 
-/// A spawned task; awaiting it gives its value. Dropping it lets the task run on.
+/// A spawned task; awaiting it returns its value. Dropping the handle lets the task run on.
 #[must_use = "the task runs anyway, but its value is lost"]
 pub struct JoinHandle<T> {
     state: Rc<RefCell<Joined<T>>>,
 }
 
 impl<T> JoinHandle<T> {
-    /// Whether awaiting would give the value at once.
+    /// Whether awaiting would return the value at once.
     pub fn is_finished(&self) -> bool {
         self.state.borrow().value.is_some()
     }
@@ -56,9 +56,9 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
-/// Gives the first thread of a program with [`#[dyad::main]`](macro@crate::main) to tasks, for good: `main` is
-/// the main task, and the program ends with what it returns. A program can so decide by its arguments
-/// whether it works as plain threads or as tasks.
+/// Turns the first thread of a program with [`#[dyad::main]`](macro@crate::main) into the thread that runs
+/// tasks, for good: `main` is the main task, and the program ends with its return value. A program can
+/// thereby choose by its arguments whether it works as plain threads or as tasks.
 ///
 /// ```no_run
 /// # #![no_main]
@@ -79,14 +79,14 @@ impl<T> Future for JoinHandle<T> {
 /// }
 /// ```
 ///
-/// Other threads of the program stay plain ones. In tasks, [migration points](crate::thread::migrate_point) of plain
-/// threads are none, and [`thread::migrate`](crate::thread::migrate) is `Denied`.
+/// Other threads of the program stay plain threads. In tasks, [migration points](crate::thread::migrate_point)
+/// of plain threads have no effect, and [`thread::migrate`](crate::thread::migrate) returns `Denied`.
 ///
 /// # Panics
 ///
-/// On another thread than the first, or if the program runs tasks already. A migration of a task panics if
-/// the build has put the executor on the data stack: the program then has tasks that contain
-/// [migration points](crate::thread::migrate_point) of plain threads.
+/// On any thread but the first, or if the program runs tasks already. A migration of a task panics if the
+/// build has put the executor on the data stack: the program then has tasks that contain [migration
+/// points](crate::thread::migrate_point) of plain threads.
 pub fn run<F>(main: F) -> !
 where
     F: Future<Output: crate::rt::Outcome> + 'static,
@@ -94,7 +94,7 @@ where
     crate::rt::run_tasks(main)
 }
 
-/// Starts a task on this node, to run whenever the current one waits.
+/// Starts a task on this node. It runs whenever the current task waits.
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future + 'static,

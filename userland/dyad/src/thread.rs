@@ -12,24 +12,24 @@
 //! # }
 //! ```
 //!
-//! A program has up to 64 threads, the one of its main task included. They share everything: a thread
-//! on one node uses what one on another has allocated, at the same address, and meets it in the types
-//! of [`sync`](crate::sync). Starting one is a request to the process service, on the caller's own
-//! thread; waiting and waking involve no service and no message.
+//! A program has up to 64 threads, including that of its main task. They share everything: a thread on one
+//! node uses memory that a thread on another node has allocated, at the same address, and synchronises with
+//! it by the types of [`sync`](crate::sync). Starting a thread is a request to the process service, on the
+//! caller's own thread; waiting and waking involve no service and no message.
 //!
 //! | | |
 //! |---|---|
 //! | the main task ends, or any thread exits | the program ends, with all its threads |
-//! | a thread panics | its message, then the program ends with 101 |
-//! | a thread is lost with its node | the others go on; [`JoinHandle::join`] says `NodeDead` at once |
-//! | a thread comes to a [migration point](migrate_point) and is asked to move | it goes on there, in programs with `#[dyad::main]` |
-//! | async tasks | are for the first thread only: spawning and awaiting elsewhere panics |
+//! | a thread panics | its message is printed, then the program ends with 101 |
+//! | a thread is lost with its node | the others continue; [`JoinHandle::join`] returns `NodeDead` at once |
+//! | a thread comes to a [migration point](migrate_point) and is asked to move | it continues on the new node, in programs with `#[dyad::main]` |
+//! | async tasks | run on the first thread only: spawning and awaiting on other threads panics |
 //!
 //! # Moving
 //!
-//! In programs with [`#[dyad::main]`](macro@crate::main) a thread can move wherever [`migrate_point`] is called, at any
-//! depth of calls, closures, trait objects and library code in between; everything that locals refer to stays where it
-//! is. The build proves it, or says which line stands against it.
+//! In programs with [`#[dyad::main]`](macro@crate::main) a thread can move wherever [`migrate_point`] is
+//! called, at any depth of calls, with closures, trait objects and library code in between. Everything that
+//! locals refer to stays in place. The build proves that this is safe, or reports the line that prevents it.
 //!
 //! ```no_run
 //! #![no_std]
@@ -50,16 +50,16 @@
 //! }
 //! ```
 //!
-//! | migration points | by |
+//! | migration points | made by |
 //! |---|---|
-//! | where the program says so | [`migrate_point`], [`migrate`], [`migrate_to`] |
+//! | at explicit calls | [`migrate_point`], [`migrate`], [`migrate_to`] |
 //! | in the loops of a function | [`#[dyad::points(loops)]`](macro@crate::points) |
 //! | at every system call of the program | [`#[dyad::main(points = "syscalls")]`](macro@crate::main) |
 //!
 //! [`request_migration`] asks any thread of the program to move at its next point.
 //!
-//! A thread blocks the CPU's other threads no more than its slice; one that waits blocks nobody. The
-//! executor runs on the first thread: a task that joins a thread keeps all tasks waiting.
+//! A thread keeps the CPU's other threads waiting for its slice at most; a waiting thread keeps no other
+//! thread waiting. The executor runs on the first thread: a task that joins a thread keeps all tasks waiting.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -82,10 +82,10 @@ pub use crate::plain::{migrate, migrate_point, migrate_to, request_migration, wi
 pub use park::{park, park_timeout};
 pub use scope::{Scope, ScopedJoinHandle, scope};
 
-/// Most threads of a program at a time.
+/// The most threads of a program at a time.
 pub const MAX: usize = dyad_abi::user::MAX_PROGRAM_THREADS as usize;
 
-/// What a thread that is being started is to do.
+/// The function that a new thread runs.
 type Work = Box<dyn FnOnce() + Send>;
 
 dyad_rt::program_local! {
@@ -93,28 +93,28 @@ dyad_rt::program_local! {
     static USED: AtomicU64 = AtomicU64::new(1);
 }
 dyad_rt::program_local! {
-    /// What threads that are being started are to do, and by what policy they call functions of the other
-    /// ISA.
+    /// The functions of threads that are being started, and the policies by which the threads call functions
+    /// of the other ISA.
     static WORK: [Lock<Option<(Work, Policy)>>; MAX] = [const { Lock::new(None) }; MAX];
 }
 
-/// How long a number is waited for whose last thread has not quite ended.
+/// How long a start waits for the last thread of a number to end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a thread leaves, and whether it has.
+/// The value that a thread leaves, and whether it has ended.
 struct Packet<T> {
     done: AtomicU32,
     value: Lock<Option<T>>,
 }
 
-/// A thread that was started. Dropping it lets the thread run on.
+/// A thread that was started. Dropping the handle lets the thread run on.
 #[must_use = "the thread runs anyway, but its value is lost"]
 pub struct JoinHandle<T> {
     thread: Thread,
     packet: Arc<Packet<T>>,
 }
 
-/// Which thread.
+/// The identity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Thread {
     number: Number,
@@ -122,18 +122,17 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Its id: no two threads that live have the same, in the whole system, and every node sees the
-    /// same one.
+    /// The thread's id: unique among the live threads of the whole system, and the same on every node.
     pub const fn id(self) -> u32 {
         self.id
     }
 
-    /// Its number in the program, from 0, the first one's.
+    /// The thread's number in the program; that of the first thread is 0.
     pub const fn number(self) -> usize {
         self.number.get() as usize
     }
 
-    /// Its number, for system calls.
+    /// The thread's number for system calls.
     pub(crate) const fn of_program(self) -> Number {
         self.number
     }
@@ -143,7 +142,7 @@ impl Thread {
 ///
 /// # Panics
 ///
-/// In an invocation, where the thread is somebody else's.
+/// In an invocation, where the thread belongs to the caller.
 pub fn current() -> Thread {
     let here = sys::thread::id().zip(sys::thread::number());
     let (id, number) = here.expect("an invocation is on a thread of its caller");
@@ -155,14 +154,14 @@ pub fn yield_now() {
     sys::yield_now();
 }
 
-/// Waits for a duration, without the CPU.
+/// Waits for a duration, without using the CPU.
 ///
-/// On the first thread, async tasks wait too: there use [`task::sleep`](crate::task::sleep).
+/// On the first thread, async tasks wait too; a task uses [`task::sleep`](crate::task::sleep) instead.
 pub fn sleep(d: Duration) {
     sleep_until(Instant::now() + d);
 }
 
-/// Waits until a point of time, without the CPU.
+/// Waits until a point of time, without using the CPU.
 pub fn sleep_until(deadline: Instant) {
     while Instant::now() < deadline {
         // Waking early only costs a turn.
@@ -170,11 +169,11 @@ pub fn sleep_until(deadline: Instant) {
     }
 }
 
-/// How many CPUs the live nodes have together.
+/// The number of CPUs of all live nodes.
 ///
 /// # Errors
 ///
-/// As [`system`](crate::system()).
+/// The errors of [`system`](crate::system()).
 pub fn available_parallelism() -> Result<NonZeroUsize> {
     let system = crate::system()?;
     let cpus: usize = system
@@ -189,7 +188,7 @@ pub fn available_parallelism() -> Result<NonZeroUsize> {
 ///
 /// # Errors
 ///
-/// As [`Builder::spawn`].
+/// The errors of [`Builder::spawn`].
 pub fn spawn<F, T>(f: F) -> Result<JoinHandle<T>>
 where
     F: FnOnce() -> T + Send + 'static,
@@ -202,7 +201,7 @@ where
 ///
 /// # Errors
 ///
-/// As [`Builder::spawn`].
+/// The errors of [`Builder::spawn`].
 pub fn spawn_on<F, T>(node: NodeId, f: F) -> Result<JoinHandle<T>>
 where
     F: FnOnce() -> T + Send + 'static,
@@ -211,7 +210,7 @@ where
     Builder::new().node(node).spawn(f)
 }
 
-/// Where a thread is to run.
+/// The place where a thread will run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Builder {
     node: Option<NodeId>,
@@ -219,19 +218,19 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// On the caller's node, on its CPUs in turn.
+    /// A place on the caller's node, on its CPUs in turn.
     pub fn new() -> Builder {
         Builder::default()
     }
 
-    /// On this node.
+    /// Sets the node.
     #[must_use]
     pub fn node(self, node: NodeId) -> Builder {
         let node = Some(node);
         Builder { node, ..self }
     }
 
-    /// On this CPU of the node.
+    /// Sets the CPU of the node.
     #[must_use]
     pub fn cpu(self, cpu: CpuId) -> Builder {
         let cpu = Some(cpu);
@@ -242,8 +241,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `Full` if the program has [`MAX`] threads; `NoSuchNode`, `NodeDead`, `BadArgument` if there is
-    /// no such node or CPU; as [`system`](crate::system()).
+    /// `Full` if the program has [`MAX`] threads; `NoSuchNode`, `NodeDead`, `BadArgument` if there is no such
+    /// node or CPU; the errors of [`system`](crate::system()).
     pub fn spawn<F, T>(self, f: F) -> Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -292,13 +291,13 @@ impl Builder {
     }
 }
 
-/// Changes what a thread is to do, and gives what it was to do before.
+/// Replaces the function of a thread that is being started, and returns the previous one.
 fn put_work(number: Number, work: Option<(Work, Policy)>) -> Option<(Work, Policy)> {
     WORK.with_any(|all| core::mem::replace(&mut *all[number.get() as usize].lock(), work))
 }
 
-/// Takes the lowest number that nobody has, and whose last thread was not lost: one that was lost after it had
-/// given its number back has it for ever.
+/// Takes the lowest free number whose last thread was not lost. A thread that was lost after it had given its
+/// number back keeps the number for ever.
 fn take_number() -> Result<Number> {
     let mut taken = Err(sys::Error::Full);
     let free = |used: u64| {
@@ -323,7 +322,7 @@ impl<T> Packet<T> {
         })
     }
 
-    /// What a thread does that leaves the value of `f` here.
+    /// The work of a thread that leaves the value of `f` in this packet.
     fn work<'a, F>(self: Arc<Self>, f: F) -> impl FnOnce() + Send + 'a
     where
         F: FnOnce() -> T + Send + 'a,
@@ -342,7 +341,7 @@ impl<T> Packet<T> {
         }
     }
 
-    /// Waits for it.
+    /// Waits for the value of `thread`.
     fn wait(&self, thread: Thread) -> Result<T, sys::Error> {
         loop {
             // In this order: what it had done before it was lost counts.
@@ -365,28 +364,28 @@ impl<T> Packet<T> {
 }
 
 impl<T> JoinHandle<T> {
-    /// Which thread it is.
+    /// The identity of the thread.
     pub fn thread(&self) -> Thread {
         self.thread
     }
 
-    /// Whether [`join`](JoinHandle::join) would give the value at once.
+    /// Whether [`join`](JoinHandle::join) would return at once.
     pub fn is_finished(&self) -> bool {
         self.packet.done.load(Ordering::Acquire) != 0
     }
 
-    /// Waits until the thread has ended, and gives its value.
+    /// Waits until the thread has ended, and returns its value.
     ///
     /// # Errors
     ///
-    /// `NodeDead` if it was lost with its node; `Denied` in an invocation.
+    /// `NodeDead` if the thread was lost with its node; `Denied` in an invocation.
     pub fn join(self) -> Result<T> {
         Ok(self.packet.wait(self.thread)?)
     }
 }
 
-/// The life of a thread that is not the first: called at the program's entry, or, in programs with
-/// `#[dyad::main]`, in the root of the spine, so that all of it can migrate.
+/// Runs a thread that is not the first. Called at the program's entry, or, in programs with `#[dyad::main]`,
+/// in the root of the spine, so that all of the thread can migrate.
 pub(crate) fn enter(number: Number) -> ! {
     let Some((work, policy)) = put_work(number, None) else {
         panic!("a thread has come to an ISA for the first time, without being able to go on there");

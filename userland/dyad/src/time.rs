@@ -13,12 +13,12 @@ use crate::executor;
 pub struct Instant(u64);
 
 impl Instant {
-    /// Now.
+    /// The present time.
     pub fn now() -> Instant {
         Instant(executor::now())
     }
 
-    /// The point this many nanoseconds after the first node started.
+    /// The point `ns` nanoseconds after the first node started.
     pub const fn from_nanos(ns: u64) -> Instant {
         Instant(ns)
     }
@@ -28,7 +28,7 @@ impl Instant {
         self.0
     }
 
-    /// Time since then; zero if it is still to come.
+    /// Time since this point; zero if it lies in the future.
     pub fn elapsed(self) -> Duration {
         Instant::now() - self
     }
@@ -46,7 +46,7 @@ impl Add<Duration> for Instant {
 impl Sub for Instant {
     type Output = Duration;
 
-    /// Time from the earlier to the later point; zero if they are the other way round.
+    /// Time from the earlier to the later point; zero if their order is reversed.
     fn sub(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

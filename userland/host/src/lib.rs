@@ -57,7 +57,7 @@ pub use threads::{in_invocation, invoked, thread_id};
 /// Size of the text buffer.
 const BUFFER: u64 = CONSOLE_THREADS * PAGE_SIZE;
 
-/// As the real one, at a page boundary: what is added to its address can be told apart.
+/// The info page, aligned to a page like the real one, so that offsets into it can be told from its address.
 #[repr(align(4096))]
 struct Page(Info);
 
@@ -182,7 +182,7 @@ impl Program {
     }
 }
 
-/// Moves the calling program's thread to a node, in the middle of what it does.
+/// Moves the calling thread to another node at this point of its execution.
 pub fn relocate(node: NodeId) -> Result<()> {
     let program = current();
     let mut state = program.state();
@@ -270,7 +270,7 @@ pub fn outcome() -> Outcome {
     current().state().outcome.clone()
 }
 
-/// What the calling thread is asked.
+/// The request word of the calling thread.
 pub fn request_word() -> u64 {
     current().state().request
 }
@@ -280,7 +280,8 @@ pub fn swap_request(word: u64) -> u64 {
     core::mem::replace(&mut current().state().request, word)
 }
 
-/// The value of a program-local static: the same for all threads, whichever of them comes first.
+/// The value of a program-local static: the same for all threads of the program; the first thread that asks
+/// for it initializes it.
 pub fn local<T: 'static>(key: usize, init: fn() -> T) -> &'static T {
     let program = current();
     let found = program.state().locals.get(&key).copied();
@@ -301,7 +302,7 @@ pub fn isa_index() -> u64 {
     program.config.nodes[here] as u64
 }
 
-/// Address of the page that tells the program what it was started with.
+/// Address of the info page of the calling program.
 pub fn info_page() -> u64 {
     core::ptr::from_ref(current().info).expose_provenance() as u64
 }
@@ -311,7 +312,7 @@ pub fn text_buffer() -> u64 {
     current().text
 }
 
-/// What a call names: the type of the capability, and the operation.
+/// The slot, the type of the capability, and the operation that a call names.
 fn decode(program: &Program, word: u64) -> Result<(CapIndex, CapType, u64)> {
     let (index, operation) = (word & 0xffff_ffff, word >> 32);
     if word == dyad_abi::cap::RETURN {

@@ -43,15 +43,15 @@ const WRITER: u64 = 2;
 const MEMBERS: u64 = LINE_WORDS;
 const HEADS: u64 = 2 * LINE_WORDS;
 const SLOTS: u64 = HEADS + MAX_STATIONS as u64 * LINE_WORDS;
-/// Head of a member that does not know yet where it begins.
+/// Head of a member that has not yet determined where it begins.
 const JOINING: u64 = u64::MAX;
 
-/// Words of a group with so many lines.
+/// Words of a group with `lines` lines.
 pub const fn group_words(lines: u64) -> u64 {
     SLOTS + lines * LINE_WORDS
 }
 
-/// Where a group lies.
+/// The place of a group in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupPlace {
     base: u64,
@@ -76,7 +76,7 @@ impl GroupPlace {
         self.base + HEADS + member as u64 * LINE_WORDS
     }
 
-    /// Who writes, if anybody.
+    /// The station that writes the group, if there is one.
     pub fn writer<W: Words + ?Sized>(self, w: &W) -> Option<usize> {
         let writer = w.load(self.base + WRITER, Relaxed).checked_sub(1)?;
         usize::try_from(writer).ok().filter(|&n| n < MAX_STATIONS)
@@ -88,11 +88,11 @@ impl GroupPlace {
 pub struct Writer {
     place: GroupPlace,
     tail: u64,
-    /// What every member has read: they can only have read more since.
+    /// The position up to which every member has read when last checked: they can only have read more since.
     read_by_all: u64,
 }
 
-/// What stands in the way of a push.
+/// The reason why a push has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
     /// Members, by bit, that have not read enough; to be waited for, or put out.
@@ -122,8 +122,8 @@ impl Writer {
         w.load(self.place.base + MEMBERS, Acquire)
     }
 
-    /// Sees to it that so many lines, at most those of the group, can be written, and gives the
-    /// members. Members whose heads are impossible are put out on the way.
+    /// Makes sure that `lines` lines, at most those of the group, can be written, and returns the members.
+    /// Removes members whose heads are impossible.
     ///
     /// # Errors
     ///
@@ -184,13 +184,14 @@ impl Writer {
         Ok(members)
     }
 
-    /// Puts members out. What they have not read yet they lose, and they are told so when they look.
+    /// Removes members from the group. They lose what they have not read yet, and learn of the removal at
+    /// their next check.
     pub fn put_out<W: Words + ?Sized>(&mut self, w: &W, members: u64) {
         // The fence of the next push comes before any line is written that they may be reading.
         w.and(self.place.base + MEMBERS, !members);
     }
 
-    /// As [`Producer::want`](crate::ring::Producer::want).
+    /// Declares how many lines the writer waits for, like [`Producer::want`](crate::ring::Producer::want).
     pub fn want<W: Words + ?Sized>(&self, w: &W, lines: u64) {
         w.store(self.place.base + WANT, lines, Relaxed);
     }
@@ -207,7 +208,7 @@ pub struct Member {
     wanted: Wanted,
 }
 
-/// Why a member gets nothing.
+/// The reason why a member receives nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberError {
     /// The writer has put it out. It can join again.
@@ -217,7 +218,7 @@ pub enum MemberError {
 }
 
 impl Member {
-    /// Station `own`, which must not be a member, becomes one. It gets what is written from now on.
+    /// Makes station `own`, which must not be a member, a member. It receives what is written from now on.
     pub fn join<W: Words + ?Sized>(w: &W, place: GroupPlace, own: usize) -> Member {
         w.store(place.head(own), JOINING, Relaxed);
         w.or(place.base + MEMBERS, 1 << own);
@@ -235,7 +236,7 @@ impl Member {
         }
     }
 
-    /// Is no member any more, and stands in nobody's way.
+    /// Ends the membership: the writer no longer waits for this station.
     pub fn leave<W: Words + ?Sized>(self, w: &W) {
         w.and(self.place.base + MEMBERS, !(1 << self.own));
     }
@@ -254,8 +255,8 @@ impl Member {
         Ok(used)
     }
 
-    /// What went wrong: a member that has been put out may find anything. What it has found orders
-    /// this behind its being put out.
+    /// The reason for an impossible value: a member that has been removed may read any value. What it has
+    /// read orders this check after the removal.
     fn why<W: Words + ?Sized>(&self, w: &W) -> MemberError {
         if self.is_in(w) {
             MemberError::Corrupt
@@ -295,8 +296,8 @@ impl Member {
         }
     }
 
-    /// Takes the record that has been peeked at: appends its contents to `to`, which stays as it was
-    /// when this fails. `None` if none has been peeked at.
+    /// Takes the record that was returned by the last peek: appends its contents to `to`, which is unchanged
+    /// on failure. `None` if there was no peek.
     ///
     /// # Errors
     ///
@@ -321,13 +322,13 @@ impl Member {
         Ok(Some(header))
     }
 
-    /// As [`Consumer::note_want`](crate::ring::Consumer::note_want).
+    /// Like [`Consumer::note_want`](crate::ring::Consumer::note_want).
     pub fn note_want<W: Words + ?Sized>(&mut self, w: &W) {
         self.wanted = Wanted(w.load(self.place.base + WANT, Relaxed));
     }
 
-    /// As [`Consumer::has_room_for_waiter`](crate::ring::Consumer::has_room_for_waiter), as far as
-    /// this member is concerned.
+    /// Like [`Consumer::has_room_for_waiter`](crate::ring::Consumer::has_room_for_waiter), for this member
+    /// alone.
     #[must_use = "the writer sleeps on unless it is told"]
     pub fn has_room_for_waiter<W: Words + ?Sized>(&mut self, w: &W) -> bool {
         if !self.wanted.is_some() {

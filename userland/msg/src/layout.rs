@@ -1,4 +1,4 @@
-//! How the memory of a message layer is divided.
+//! The layout of the memory of a message layer.
 //!
 //! ```text
 //! line 0       magic, version and what `Config` says
@@ -23,7 +23,7 @@ const STATION_WORDS: u64 = 3 * LINE_WORDS;
 /// Largest ring.
 const MAX_LINES: u64 = 1 << 20;
 
-/// How large a message layer is, and how slow it pretends to be.
+/// The dimensions of a message layer, and the delay that it simulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Stations, up to [`MAX_STATIONS`].
@@ -34,12 +34,12 @@ pub struct Config {
     pub groups: usize,
     /// Lines of each group, as those of a ring.
     pub group_lines: u64,
-    /// What each message takes on the way before it is seen.
+    /// Delay of each message before the receiver sees it.
     pub delay: Delay,
 }
 
-/// How long a message is on the way, for baselines that stand for slower transports: it is in its ring
-/// at once, but not seen before.
+/// Time that a message is in transit, for baselines that stand for slower transports. The message is in its
+/// ring at once, but is not seen before that time has passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delay {
     /// Nanoseconds for each message.
@@ -49,7 +49,7 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// None.
+    /// No delay.
     pub const NONE: Delay = Delay {
         message_ns: 0,
         kib_ns: 0,
@@ -57,7 +57,7 @@ impl Delay {
     /// A message and its answer take 75 us, as over TCP between machines.
     pub const TCP: Delay = Delay::per_round_trip(75_000);
 
-    /// So many nanoseconds for a message and its answer together.
+    /// A delay of `ns` nanoseconds for a message and its answer together.
     pub const fn per_round_trip(ns: u32) -> Delay {
         Delay {
             message_ns: ns / 2,
@@ -65,7 +65,7 @@ impl Delay {
         }
     }
 
-    /// Of a message of so many bytes.
+    /// The delay of a message of `bytes` bytes.
     pub const fn of(self, bytes: usize) -> u64 {
         self.message_ns as u64 + self.kib_ns as u64 * bytes.div_ceil(1024) as u64
     }
@@ -75,7 +75,7 @@ impl Config {
     /// Fewest lines: a ring takes any record.
     pub const MIN_LINES: u64 = MAX_RECORD_LINES.next_power_of_two();
 
-    /// So many stations, with rings of 16 KiB and as many groups of that size.
+    /// A layer of `stations` stations, with rings of 16 KiB and as many groups of that size.
     pub const fn new(stations: usize) -> Config {
         Config {
             stations,
@@ -141,11 +141,11 @@ impl Config {
         Ok(())
     }
 
-    /// What a message layer says about itself.
+    /// The configuration that a message layer has recorded in its memory.
     ///
     /// # Errors
     ///
-    /// [`Error::BadLayout`] if it is none, or one that cannot be.
+    /// [`Error::BadLayout`] if the memory holds no message layer, or an impossible configuration.
     pub fn of<W: Words + ?Sized>(w: &W) -> Result<Config, Error> {
         if w.count() < LINE_WORDS || w.load(0, Acquire) != MAGIC || w.load(1, Relaxed) != VERSION {
             return Err(Error::BadLayout);
@@ -173,7 +173,7 @@ impl Config {
         LINE_WORDS + n as u64 * STATION_WORDS
     }
 
-    /// Where station `n` is told that there is something.
+    /// The words by which station `n` is told that something has been sent.
     pub(crate) const fn wake_line(&self, n: usize) -> WakeLine {
         WakeLine {
             pending: self.station(n),
@@ -181,7 +181,7 @@ impl Config {
         }
     }
 
-    /// Where station `n` says whether it is open.
+    /// The word in which station `n` says whether it is open.
     pub(crate) const fn state(&self, n: usize) -> u64 {
         self.station(n) + 2 * LINE_WORDS
     }

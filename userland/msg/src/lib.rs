@@ -88,13 +88,13 @@ pub const MAX_GROUPS: usize = 64;
 /// Most bytes of a message. Larger ones are sent in several records of
 /// [`MAX_RECORD_BYTES`](record::MAX_RECORD_BYTES).
 pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
-/// A message that is the next one of its level is received after at most so many messages of more
-/// urgent levels, and as many messages as there are less urgent levels that wait as long.
+/// The next message of a level is received after at most this many messages of more urgent levels, plus one
+/// message for each less urgent level that has waited as long.
 pub const STARVATION: u32 = 32;
 /// Rings of a pair: one for replies, and one for each level.
 pub(crate) const RINGS: usize = 4;
 
-/// How urgent a message is.
+/// Urgency of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Overtakes all others.
@@ -106,18 +106,18 @@ pub enum Level {
 }
 
 impl Level {
-    /// All of them, most urgent first.
+    /// All levels, most urgent first.
     pub const ALL: [Level; 3] = [Level::Urgent, Level::Normal, Level::Bulk];
 }
 
-/// Why something was not done.
+/// The reason why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// There is no room now.
+    /// There is no room at this moment.
     Full,
     /// Larger than [`MAX_MESSAGE_BYTES`], or than the ring if it has to go in at once.
     TooLarge,
-    /// There is no such station or group.
+    /// The station or group does not exist.
     NotFound,
     /// The station has been closed.
     Closed,
@@ -126,15 +126,15 @@ pub enum Error {
         /// The station.
         station: usize,
     },
-    /// The time has come.
+    /// The deadline has passed.
     TimedOut,
-    /// A station, or the writer of a group, has damaged what it shares with this one, which does not
-    /// listen to it any more.
+    /// A station, or the writer of a group, has damaged what it shares with this station, which no longer
+    /// listens to it.
     Corrupt {
         /// The station.
         station: usize,
     },
-    /// This station has been put out of a group: it was too slow.
+    /// This station has been removed from a group because it was too slow.
     PutOut {
         /// The group.
         group: usize,

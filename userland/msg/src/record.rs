@@ -1,4 +1,4 @@
-//! What a message looks like in a ring: one line, or one line and its contents behind it.
+//! The format of a message in a ring: one line, or one line followed by its contents.
 //!
 //! ```text
 //! word 0   bytes:32 | kind:8 | flags:8 | unused:16
@@ -20,7 +20,7 @@ pub const MAX_RECORD_BYTES: usize = 4096;
 /// Most lines of one record.
 pub const MAX_RECORD_LINES: u64 = 1 + (MAX_RECORD_BYTES / LINE_BYTES) as u64;
 
-/// Lines that a record of so many bytes takes.
+/// Lines that a record of `bytes` bytes takes.
 pub const fn record_lines(bytes: usize) -> u64 {
     if bytes <= INLINE_BYTES {
         1
@@ -29,7 +29,7 @@ pub const fn record_lines(bytes: usize) -> u64 {
     }
 }
 
-/// What a message is for.
+/// The purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -46,13 +46,13 @@ pub enum Kind {
 pub struct Header {
     /// Bytes of the record's contents.
     pub bytes: usize,
-    /// What for.
+    /// The purpose of the message.
     pub kind: Kind,
     /// [`FIRST`](Header::FIRST) and [`MORE`](Header::MORE).
     pub flags: u8,
     /// Number of the call.
     pub id: u64,
-    /// Not to be seen before.
+    /// Time before which the message is not to be seen.
     pub visible_at: u64,
     /// The sender's word.
     pub tag: u64,
@@ -64,7 +64,7 @@ impl Header {
     /// The message does not end with this record.
     pub const MORE: u8 = 2;
 
-    /// Of a message that is one record.
+    /// The header of a message that is a single record.
     pub const fn new(kind: Kind, id: u64, tag: u64, bytes: usize) -> Header {
         Header {
             bytes,

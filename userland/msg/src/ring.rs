@@ -41,12 +41,12 @@ const WANT: u64 = 1;
 const HEAD: u64 = LINE_WORDS;
 const SLOTS: u64 = 2 * LINE_WORDS;
 
-/// Words of a ring of so many lines.
+/// Words of a ring of `lines` lines.
 pub const fn ring_words(lines: u64) -> u64 {
     SLOTS + lines * LINE_WORDS
 }
 
-/// Why a ring did not do what it was asked for.
+/// The reason why an operation on a ring failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingError {
     /// The consumer has not read enough yet.
@@ -72,7 +72,7 @@ impl From<Corrupt> for RingError {
     }
 }
 
-/// Where a ring lies.
+/// The place of a ring in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct RingSpan {
     base: u64,
@@ -114,11 +114,11 @@ impl Producer {
         self.place.lines
     }
 
-    /// Whether so many lines are free; at most those of the ring.
+    /// Checks that `lines` lines are free; at most those of the ring.
     ///
     /// # Errors
     ///
-    /// [`RingError::Full`] if not; [`RingError::Corrupt`].
+    /// [`RingError::Full`] if they are not; [`RingError::Corrupt`].
     pub fn reserve<W: Words + ?Sized>(&mut self, w: &W, lines: u64) -> Result<(), RingError> {
         let n = self.place.lines;
         if lines > n {
@@ -171,7 +171,8 @@ impl Wanted {
         self.0 != 0
     }
 
-    /// Whether there is that room, of `lines` of which some are used; if so, nobody waits any more.
+    /// Whether the requested room is free in a ring of `lines` lines of which `used` are used; if so, the
+    /// request is cleared.
     pub(crate) fn is_there(&mut self, used: u64, lines: u64) -> bool {
         let enough = used + self.0.min(lines) <= lines;
         if enough {
@@ -188,7 +189,7 @@ pub struct Consumer {
     end: Receiving,
     /// A tail the producer has had.
     tail_seen: u64,
-    /// The record at `head`, once it has been looked at.
+    /// The header of the record at `head`, once it has been read.
     header: Option<Header>,
     /// Lines that the producer waits for; 0: it does not.
     wanted: Wanted,
@@ -201,8 +202,8 @@ impl Consumer {
         Consumer::at(place, head)
     }
 
-    /// Takes over the receiving end and drops what is in the ring: it was for another. Also the way
-    /// to go on after [`RingError::Corrupt`].
+    /// Takes over the receiving end and drops the contents of the ring, which were meant for its previous
+    /// user. It is also the way to continue after [`RingError::Corrupt`].
     pub fn attach<W: Words + ?Sized>(w: &W, place: RingSpan) -> Consumer {
         let head = w.load(place.base + TAIL, Acquire);
         w.store(place.base + HEAD, head, Release);
@@ -266,7 +267,8 @@ impl Consumer {
         self.wanted = Wanted(w.load(self.place.base + WANT, Relaxed));
     }
 
-    /// Whether the producer is to be told now that there is the room it waits for. It is told once.
+    /// Whether the producer must be told now that the room it waits for is free. Returns `true` once for each
+    /// request.
     #[must_use = "the producer sleeps on unless it is told"]
     pub fn has_room_for_waiter<W: Words + ?Sized>(&mut self, w: &W) -> bool {
         if !self.wanted.is_some() {

@@ -26,13 +26,13 @@ use crate::{Config, Error, Level, MAX_MESSAGE_BYTES, RINGS, STARVATION};
 mod receive;
 mod send;
 
-/// How long a wait may last until the host is asked whether peers are alive.
+/// The longest time that a station waits until it asks the host whether peers are alive.
 pub const CHECK_NS: u64 = 20_000_000;
-/// A message that is to be seen later than this is none.
+/// A message that is to be seen later than this is invalid.
 pub const MAX_DELAY_NS: u64 = 10_000_000_000;
-/// A message that is to be seen within this time is not slept for: waking up takes as long.
+/// A station does not sleep for a message that is to be seen within this time: waking up takes as long.
 const NEAR_NS: u64 = 200_000;
-/// Most looks at the time until it is.
+/// The largest number of times that the clock is read until the message is to be seen.
 const NEAR_LOOKS: u32 = 100_000;
 /// Ring of replies.
 const REPLY: usize = 0;
@@ -41,13 +41,13 @@ const NEVER_OPEN: u64 = 0;
 const OPEN: u64 = 1;
 const CLOSED: u64 = 2;
 
-/// What a station needs of where it runs.
+/// Functions that a station needs from its environment.
 pub trait Host {
     /// Fused time in nanoseconds.
     fn now(&self) -> u64;
     /// Wakes a station that sleeps. If it is about to sleep its sleep ends at once.
     fn ring(&self, station: usize);
-    /// Sleeps until it is rung for, or the time has come, or for less.
+    /// Sleeps until the station is rung for or fused time reaches `until`. May return earlier.
     fn sleep(&self, until: u64);
     /// Between two looks.
     fn relax(&self);
@@ -74,27 +74,27 @@ impl<H: Host + ?Sized> Host for &H {
     }
 }
 
-/// How a station waits.
+/// The way in which a station waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// It looks all the time; nobody ever rings for it.
+    /// It polls without a limit, so no sender rings for it.
     Polling,
     /// It sleeps at once.
     Doorbell,
-    /// It looks so many times, then it sleeps.
+    /// It polls this many times, then it sleeps.
     Adaptive(u32),
 }
 
-/// What a station has done.
+/// Counts of what a station has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages sent to one station: calls and replies are some.
     pub sent: u64,
-    /// Their bytes.
+    /// Bytes of the messages sent.
     pub sent_bytes: u64,
     /// Messages received, those of groups included, and replies that were waited for.
     pub received: u64,
-    /// Their bytes.
+    /// Bytes of the messages received.
     pub received_bytes: u64,
     /// Messages written to groups.
     pub multicasts: u64,
@@ -106,12 +106,12 @@ pub struct Counters {
     pub polls: u64,
     /// Times it went to sleep.
     pub sleeps: u64,
-    /// Times it was about to, and found at the last moment that something had come in: whoever told it
+    /// How often it was about to sleep and found at the last moment that something had come in. The sender
     /// may have rung.
     pub called_off: u64,
     /// Times it had to wait for room.
     pub full_waits: u64,
-    /// Replies that nobody waited for any more.
+    /// Replies to calls that no longer wait.
     pub late_replies: u64,
     /// Members that it has put out of its groups.
     pub put_out: u64,
@@ -119,14 +119,14 @@ pub struct Counters {
     pub cut_short: u64,
 }
 
-/// What is known about a message beside its contents.
+/// The properties of a message, without its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// Who sent it.
+    /// The station that sent it.
     pub from: usize,
-    /// How urgent it was.
+    /// Its urgency.
     pub level: Level,
-    /// What for.
+    /// Its purpose.
     pub kind: Kind,
     /// Number of the call.
     pub id: u64,
@@ -165,7 +165,7 @@ struct Reply {
     bytes: Vec<u8>,
 }
 
-/// Where the next message is.
+/// The place of the next message.
 #[derive(Clone, Copy)]
 enum Source {
     Ring(usize),
@@ -180,7 +180,7 @@ pub struct Station<W, H> {
     own: usize,
     config: Config,
     mode: Mode,
-    /// Of station `s` at a level: number `s * RINGS + level`.
+    /// The producer for station `s` at a level: number `s * RINGS + level`.
     to: Vec<Producer>,
     from: Vec<Inbound>,
     written: Vec<Written>,
@@ -190,7 +190,7 @@ pub struct Station<W, H> {
     /// Senders with messages that are not to be seen yet, and when the first one is.
     delayed: u64,
     next_visible: u64,
-    /// The sender that is looked at first.
+    /// The sender that is checked first.
     turn: usize,
     /// Messages of more urgent levels since the last one of each.
     passed: [u32; RINGS],
@@ -205,10 +205,11 @@ pub struct Station<W, H> {
 }
 
 impl<W: Words, H: Host> Station<W, H> {
-    /// Opens station `own`. It gets what has been sent to it if it has never been open; otherwise what
-    /// was sent to its last user is dropped.
+    /// Opens station `own`. If the station has never been open, it receives what has been sent to it;
+    /// otherwise what was sent to its last user is dropped.
     ///
-    /// Nobody else may use the station, until it is [closed](Station::close) or its node has died.
+    /// The caller must be the only user of the station until it is [closed](Station::close) or its node has
+    /// died.
     ///
     /// # Errors
     ///
@@ -260,32 +261,32 @@ impl<W: Words, H: Host> Station<W, H> {
         })
     }
 
-    /// Its number.
+    /// Number of this station.
     pub fn own(&self) -> usize {
         self.own
     }
 
-    /// How large the layer is.
+    /// Dimensions of the layer.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Where it runs.
+    /// The host of this station.
     pub fn host(&self) -> &H {
         &self.host
     }
 
-    /// What it has done.
+    /// What this station has done so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// How it waits from now on.
+    /// Sets how the station waits from now on.
     pub fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
     }
 
-    /// Ends the use of the station: it leaves its groups, and senders are told ([`Error::Closed`]).
+    /// Closes the station: it leaves its groups, and senders get [`Error::Closed`].
     pub fn close(mut self) {
         for j in core::mem::take(&mut self.joined) {
             j.member.leave(&self.w);
@@ -299,7 +300,7 @@ impl<W: Words, H: Host> Station<W, H> {
         }
     }
 
-    /// Goes on listening to a station after [`Error::Corrupt`]: what it has sent is dropped.
+    /// Listens to a station again after [`Error::Corrupt`]: what that station has sent is dropped.
     ///
     /// # Errors
     ///
@@ -328,9 +329,9 @@ impl<W: Words, H: Host> Station<W, H> {
         }
     }
 
-    /// Takes the bits of those that have told this station something, and tells those that wait for
-    /// room if there is some. Whoever waits by itself does this before it looks at anything else;
-    /// receiving includes it.
+    /// Takes the bits of the stations that have notified this one, and tells those that wait for room if
+    /// there is some. A caller that waits by itself must call this before it checks anything else; receiving
+    /// includes it.
     pub fn look(&mut self) {
         let bits = wake::take_pending(&self.w, &self.config.wake_line(self.own));
         if bits == 0 {
@@ -365,15 +366,15 @@ impl<W: Words, H: Host> Station<W, H> {
         }
     }
 
-    /// Whether something has come in that [`try_recv`](Station::try_recv) has not looked at.
+    /// Whether a notification has come in that [`try_recv`](Station::try_recv) has not processed.
     pub fn is_pending(&self) -> bool {
         self.w
             .load(self.config.wake_line(self.own).pending, Relaxed)
             != 0
     }
 
-    /// For those that sleep by themselves (executors): declares that this station sleeps. `false`:
-    /// something has come in; look first. Call [`attentive`](Station::attentive) afterwards.
+    /// Declares that this station sleeps, for callers that sleep by themselves (executors). `false`:
+    /// something has come in and must be received first. Call [`attentive`](Station::attentive) afterwards.
     #[must_use = "a station that sleeps although something is pending may never be woken"]
     pub fn prepare(&mut self) -> bool {
         let asleep = wake::prepare(&self.w, &self.config.wake_line(self.own));
@@ -382,13 +383,13 @@ impl<W: Words, H: Host> Station<W, H> {
         asleep
     }
 
-    /// It looks before it sleeps again: nobody need ring.
+    /// Declares that this station checks for messages before it sleeps again, so no sender needs to ring.
     pub fn attentive(&self) {
         wake::attentive(&self.w, &self.config.wake_line(self.own));
     }
 
-    /// When the first message that is here already is to be seen, if there is one that
-    /// [`try_recv`](Station::try_recv) has passed over.
+    /// The time at which the first message that has arrived already is to be seen, if
+    /// [`try_recv`](Station::try_recv) has passed over one.
     pub fn next_visible(&self) -> Option<u64> {
         (self.next_visible != u64::MAX).then_some(self.next_visible)
     }
@@ -427,13 +428,13 @@ impl<W: Words, H: Host> Station<W, H> {
         }
     }
 
-    /// How long until a message that is here already is to be seen, if that is why this station waits.
+    /// The time until a message that has arrived already is to be seen, if the station waits for that.
     fn until_visible(&self, until: u64) -> Option<u64> {
         let due = self.next_visible()?;
         (due <= until).then(|| due.saturating_sub(self.host.now()))
     }
 
-    /// Whether a station sleeps, and nobody has told it anything yet: the next one rings.
+    /// Whether a station sleeps and has not been notified: the next sender rings.
     ///
     /// # Errors
     ///
@@ -505,7 +506,7 @@ impl<W: Words, H: Host> Station<W, H> {
         }
     }
 
-    /// `Err` when the time has come.
+    /// The deadline, or the largest time if there is none; `TimedOut` if it has passed.
     fn in_time(&self, deadline: Option<u64>) -> Result<u64, Error> {
         let now = self.host.now();
         match deadline {

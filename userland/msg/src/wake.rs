@@ -1,4 +1,4 @@
-//! How a receiver sleeps without missing a message, and how a sender knows whether to ring.
+//! Sleeping of a receiver without missing a message, and the sender's decision whether to ring.
 //!
 //! ```text
 //!                     prepare = true
@@ -30,13 +30,13 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::words::Words;
 
-/// The receiver looks at `pending` before it sleeps.
+/// State of a receiver that checks `pending` before it sleeps.
 pub const ATTENTIVE: u64 = 0;
 /// The receiver has to be woken.
 pub const ASLEEP: u64 = 1;
 
-/// The two words of a receiver. They are on different lines: one is written by it alone, the other
-/// by everybody.
+/// The two words of a receiver. They are on different lines, because one is written by the receiver alone and
+/// the other by all senders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WakeLine {
     /// One bit for each sender.
@@ -78,7 +78,7 @@ pub fn prepare<W: Words + ?Sized>(w: &W, line: &WakeLine) -> bool {
     false
 }
 
-/// Declares that this receiver looks at `pending` before it sleeps: nobody need ring.
+/// Declares that this receiver checks `pending` before it sleeps, so no sender needs to ring.
 pub fn attentive<W: Words + ?Sized>(w: &W, line: &WakeLine) {
     w.store(line.activity, ATTENTIVE, Relaxed);
 }

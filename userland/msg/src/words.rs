@@ -22,11 +22,11 @@ pub trait Words {
     fn load(&self, at: u64, order: Ordering) -> u64;
     /// Writes a word; `order` is `Relaxed` or `Release`.
     fn store(&self, at: u64, value: u64, order: Ordering);
-    /// Sets the bits of `bits`, returns what was there; acquires and releases.
+    /// Sets the bits of `bits` and returns the previous value; acquires and releases.
     fn or(&self, at: u64, bits: u64) -> u64;
-    /// Clears the bits that `bits` lacks, returns what was there; acquires and releases.
+    /// Clears the bits that `bits` lacks and returns the previous value; acquires and releases.
     fn and(&self, at: u64, bits: u64) -> u64;
-    /// Writes `value`, returns what was there; acquires and releases.
+    /// Writes `value` and returns the previous value; acquires and releases.
     fn swap(&self, at: u64, value: u64) -> u64;
     /// Full fence: everything before it, stores included, comes before everything after it.
     fn fence(&self);
@@ -37,8 +37,8 @@ pub trait Words {
 #[repr(C, align(64))]
 pub struct Line([AtomicU64; LINE_WORDS as usize]);
 
-/// New memory of so many lines, all zero. On a Dyad system it lies in the program's heap, at one
-/// address for all nodes.
+/// New memory of `count` lines, all zero. On a Dyad system it lies in the program's heap, at the same address
+/// on all nodes.
 pub fn lines(count: usize) -> Arc<[Line]> {
     (0..count).map(|_| Line::default()).collect()
 }

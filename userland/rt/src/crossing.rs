@@ -1,5 +1,5 @@
-//! What crossing calls carry, checked when programs are compiled, and a call whose loss is heard of. See the
-//! module of this name of `dyad`.
+//! Types that crossing calls can carry, checked when programs are compiled, and a call that reports its loss.
+//! See the module of this name of `dyad`.
 
 #![allow(unsafe_code)]
 
@@ -22,11 +22,11 @@ mod sealed {
     note = "pass it by reference: memory has the same addresses on both"
 )]
 pub trait Crosses: sealed::Sealed {
-    /// Whether it is in a floating-point register.
+    /// Whether the value is in a floating-point register.
     const FLOAT: bool;
 }
 
-/// What such a function may return.
+/// Types that such a function may return.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot come back from another instruction set",
     label = "neither nothing, nor an integer of 32 or 64 bits, a floating-point number, or a thin pointer",
@@ -37,11 +37,11 @@ pub trait ComesBack {}
 impl ComesBack for () {}
 impl<T: Crosses> ComesBack for T {}
 
-/// Integers and pointers as they are in a register.
+/// Integers and pointers in the form that they have in a register.
 pub trait Word: Sized {
     /// The register.
     fn word(self) -> u64;
-    /// What is in one, whose upper half means nothing if this has 32 bits.
+    /// The value in a register. The upper half of the register is ignored if the type has 32 bits.
     fn of(word: u64) -> Self;
 }
 
@@ -113,19 +113,20 @@ macro_rules! floats {
 
 floats! { f32 f64 }
 
-/// Only for types that may be taken: `#[dyad::isa]` calls it for each.
+/// Compiles only for argument types that can cross: `#[dyad::isa]` calls it for each argument.
 #[doc(hidden)]
 pub const fn crosses<T: Crosses>() {}
 
-/// Only for types that may be returned.
+/// Compiles only for types that may be returned.
 #[doc(hidden)]
 pub const fn comes_back<T: ComesBack>() {}
 
-/// Whether so many arguments, so many of them floating-point numbers, are all in registers on both ISAs.
+/// Checks that `all` arguments, `floats` of them floating-point numbers, are passed in registers on both
+/// ISAs.
 ///
 /// # Panics
 ///
-/// If not: when programs are compiled.
+/// If they are not. Programs call it at compile time.
 #[doc(hidden)]
 pub const fn fits(all: usize, floats: usize) {
     assert!(
@@ -138,22 +139,22 @@ pub const fn fits(all: usize, floats: usize) {
     );
 }
 
-/// Where functions of the other ISA run that a thread calls.
+/// Where a thread's calls of functions of the other ISA run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// On their ISA: the thread goes there and comes back.
+    /// On the function's ISA: the thread goes there and comes back.
     #[default]
     Cross,
     /// The call stays on the caller's ISA: the function's other body runs.
     Local,
 }
 
-/// Sets where functions of the other ISA run that the calling thread calls from now on, directly or by
-/// pointers, and gives what that was. Two instructions of such a function look at it; there is no system
-/// call and nothing to wait for.
+/// Sets where the calling thread's calls of functions of the other ISA run from now on, direct or by
+/// pointers. Returns the previous setting. Such a function checks it with two instructions; there is no
+/// system call and no wait.
 ///
-/// Threads start with what the thread that starts them has. Calls that are under way return as they would
-/// have. Functions with `#[dyad::isa(.., always)]` take no notice.
+/// A thread starts with the setting of the thread that starts it. Calls in progress return as they would
+/// have. Functions with `#[dyad::isa(.., always)]` ignore it.
 pub fn policy(new: Policy) -> Policy {
     let word = &spine::block().local;
     let old = current_policy();
@@ -161,7 +162,7 @@ pub fn policy(new: Policy) -> Policy {
     old
 }
 
-/// What [`policy`] has set last, of the calling thread.
+/// The calling thread's current [`policy`].
 pub fn current_policy() -> Policy {
     match spine::block().local.load(Ordering::Relaxed) {
         0 => Policy::Cross,
@@ -171,7 +172,7 @@ pub fn current_policy() -> Policy {
 
 /// Functions of integers and pointers that [`try_call`] can call, by their arguments.
 pub trait Callable<A>: sealed::Sealed {
-    /// What they return.
+    /// The return type of the function.
     type Output: Word;
     /// Address and arguments.
     #[doc(hidden)]
@@ -199,12 +200,13 @@ macro_rules! functions {
 
 functions! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) }
 
-/// Calls a function that may be one that runs on the other ISA only.
+/// Calls a function that may run on the other ISA only.
 ///
 /// # Errors
 ///
-/// `NodeDead` if it went there, and there is no machine of that ISA any more. It may have done nothing, or
-/// something, or all; what it had locked stays locked.
+/// `NodeDead` if the crossing call was lost: the node that it ran on died, or there is no node of that ISA
+/// any more. The function may have done nothing, a part of its work, or all; locks that it had taken stay
+/// locked.
 pub fn try_call<F, A>(function: F, arguments: A) -> Result<F::Output>
 where
     F: Callable<A>,

@@ -62,20 +62,22 @@ crate::program_local! {
     static TABLE: Table<AtomicU64> = Table::new();
 }
 crate::program_local! {
-    /// By thread: the set of lost threads that the last wait of the thread was ended for. Written by that thread only.
+    /// For each thread, the set of lost threads that its last wait was ended for. Written by that thread
+    /// only.
     static TOLD: [AtomicU64; MAX_PROGRAM_THREADS as usize] =
         [const { AtomicU64::new(0) }; MAX_PROGRAM_THREADS as usize];
 }
 
-/// Waits until somebody wakes the threads that wait for `word`, if it still is `value`, or until
-/// fused time reaches `deadline_ns`. Also comes back for no reason.
+/// Waits until another thread wakes the threads that wait for `word`, if it is `value`, or until fused time
+/// reaches `deadline_ns`. The wait may also end without a reason.
 ///
-/// Whatever whoever woke it has written before, the caller sees.
+/// The caller sees everything that the waking thread wrote before the wake-up.
 ///
 /// # Errors
 ///
-/// `Again` if the word was not `value`; `TimedOut`; `NodeDead` if threads of the program were lost since a wait of the
-/// calling thread last said so; `Denied` in an invocation, whose thread is somebody else's.
+/// `Again` if the word was not `value`; `TimedOut`; `NodeDead` if threads of the program were lost since a
+/// wait of the calling thread last reported that; `Denied` in an invocation, whose thread belongs to another
+/// program.
 pub fn wait(word: &AtomicU32, value: u32, deadline_ns: u64) -> Result<()> {
     let me = thread::number().ok_or(Error::Denied)?;
     TABLE.with_any(|table| wait_in(table, me, word, value, deadline_ns))
@@ -132,9 +134,9 @@ fn has_news(me: Number) -> bool {
     })
 }
 
-/// Wakes up to `count` threads that wait for `word`, and gives their number. Threads take turns.
+/// Wakes up to `count` threads that wait for `word` and returns their number. Threads are woken in turns.
 ///
-/// The word is to be changed before.
+/// The caller must change the word first.
 pub fn wake(word: &AtomicU32, count: u32) -> u32 {
     let key = key(word);
     TABLE.with_any(|table| {

@@ -30,10 +30,11 @@ const AREAS: usize = 32;
 /// First chunk; each further one is at least a quarter of the heap, within these bounds.
 const MIN_CHUNK: u64 = 256 << 10;
 const MAX_CHUNK: u64 = 32 << 20;
-/// What an area needs beside the memory asked for: its bookkeeping and the rounding of both ends.
+/// Bytes that an area needs in addition to the requested memory: its bookkeeping and the rounding of both
+/// ends.
 const SLACK: u64 = 256;
 
-/// Where chunks come from: zero-filled pages of the length asked for, owned by the caller.
+/// Source of chunks: a function that returns zero-filled pages of the requested length, owned by the caller.
 pub type MapFn = fn(u64) -> Result<NonNull<u8>>;
 
 struct Areas {
@@ -50,12 +51,12 @@ unsafe impl Send for Areas {}
 pub struct Heap {
     map: MapFn,
     state: Lock<Areas>,
-    /// What [`usage`](Heap::usage) says; changed under the lock, read without.
+    /// Bytes mapped from the kernel, for [`usage`](Heap::usage); written under the lock, read without it.
     mapped: AtomicU64,
     allocated: AtomicU64,
 }
 
-/// How large a heap is.
+/// Size and use of a heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapUse {
     /// Bytes mapped from the kernel.
@@ -139,7 +140,7 @@ impl Heap {
         true
     }
 
-    /// How large it is now.
+    /// The current size and use of the heap.
     pub fn usage(&self) -> HeapUse {
         HeapUse {
             mapped: self.mapped.load(Ordering::Relaxed),

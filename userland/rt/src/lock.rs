@@ -95,12 +95,13 @@ impl<T> Lock<T> {
     }
 }
 
-/// What stands for the calling thread as a holder: never 0.
+/// The number of the calling thread as a holder: never 0.
 fn me() -> u32 {
     thread::number().map_or(STRANGER, |n| n.get() as u32 + 1)
 }
 
-/// Whether a holder is a thread of this program that was lost. Services ask nobody: they have none.
+/// Whether a holder is a thread of this program that was lost. Always `false` in services, which have no lost
+/// threads.
 #[cold]
 fn is_lost(holder: u32) -> bool {
     matches!(holder, 1..=64)
@@ -131,7 +132,7 @@ fn is_lost(holder: u32) -> bool {
 /// ```
 pub struct LockGuard<'a, T> {
     lock: &'a Lock<T>,
-    /// Neither `Send` nor `Sync` by itself.
+    /// Makes the type neither `Send` nor `Sync` by itself.
     of_thread: PhantomData<*const ()>,
 }
 

@@ -42,7 +42,7 @@ crate::program_local! {
     static RUNS_TASKS: AtomicBool = AtomicBool::new(false);
 }
 
-/// From here on the program's first thread runs tasks: it stays where it is at migration points.
+/// Declares that the program's first thread runs tasks from here on: it does not move at migration points.
 pub fn runs_tasks() {
     RUNS_TASKS.with_any(|r| r.store(true, Ordering::Relaxed));
 }
@@ -57,7 +57,7 @@ fn may_go() -> Result<()> {
     }
 }
 
-/// How far the calling thread's data stack is used: an address, which falls with each frame on it.
+/// How far the calling thread's data stack is used: an address, which is lower for each frame on the stack.
 pub fn data_stack_pointer() -> u64 {
     block().data_sp.load(Ordering::Relaxed)
 }
@@ -86,7 +86,7 @@ fn go() {
     });
 }
 
-/// Moves the calling thread to a node; it goes on there in the same function, at the same place.
+/// Moves the calling thread to a node. The thread continues there in the same function, at the same place.
 ///
 /// # Errors
 ///
@@ -129,7 +129,7 @@ fn ask(thread: &Block, node: NodeId) -> Option<NodeId> {
     NodeId::new(before.checked_sub(1)?)
 }
 
-/// How the calling thread's last migration ended.
+/// The outcome of the calling thread's last migration.
 ///
 /// # Errors
 ///

@@ -1,10 +1,10 @@
 //! Typed handles of capabilities, one method per operation.
 //!
-//! A [`Cap`] is a number: the index of a slot of the program's capability table, with the type the
-//! program believes is there. The kernel checks on every call that there is such a capability and that
-//! it permits an operation of that number. So a wrong belief is mostly an error, and at worst another
-//! operation that the program may carry out anyway: whoever gives a program rights by which it can
-//! harm itself, over its own address space for example, names such slots in one place.
+//! A [`Cap`] is a number: the index of a slot of the program's capability table, with the type that the
+//! program expects in the slot. The kernel checks on every call that the slot has a capability and that it
+//! permits an operation of that number. A wrong expectation is usually an error; at worst it is another
+//! operation that the program is permitted to carry out. A program with rights by which it can harm itself,
+//! over its own address space for example, should therefore name such slots in one place only.
 //!
 //! | type | methods | what it is |
 //! |---|---|---|
@@ -67,7 +67,7 @@ mod sealed {
 
 /// A type of capabilities.
 pub trait Kind: sealed::Sealed {
-    /// Its number in the ABI.
+    /// Number of the type in the ABI.
     const TYPE: CapType;
 }
 
@@ -116,7 +116,7 @@ kinds! {
     Liveness,
 }
 
-/// A capability of the calling program, of type `T` as far as the program knows.
+/// A capability of the calling program. `T` is the type that the program expects.
 ///
 /// ```
 /// use dyad_sys::cap::{Cap, Thread};
@@ -162,12 +162,12 @@ impl<T> Cap<T> {
         }
     }
 
-    /// Its slot.
+    /// The slot of the capability.
     pub const fn index(self) -> CapIndex {
         self.index
     }
 
-    /// What it permits and refers to. Needs the right `INTROSPECT`.
+    /// The capability's rights and the object that it refers to. Needs the right `INTROSPECT`.
     ///
     /// # Errors
     ///
@@ -198,7 +198,7 @@ pub(crate) fn result(r: raw::SyscallReturn) -> Result<u64> {
     }
 }
 
-/// Where a new capability goes.
+/// A slot for a new capability: a table and an index in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     table: CapIndex,
@@ -233,12 +233,12 @@ impl Place {
     }
 }
 
-/// A point of the quiescence epochs: what was taken away at it can be used again once
-/// [`quiesced`](Cap::quiesced) says so.
+/// A point in the sequence of quiescence epochs. What was taken away at this point can be used again once
+/// [`quiesced`](Cap::quiesced) returns `true`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp(pub u64);
 
-/// Which part of what the source refers to a copy is for.
+/// The part of the source's range that a copy refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Narrow {
     first: u64,
@@ -246,7 +246,7 @@ pub struct Narrow {
 }
 
 impl Narrow {
-    /// All of it.
+    /// The whole range.
     pub const ALL: Narrow = Narrow { first: 0, count: 0 };
 
     /// `count` frames ([`Memory`], [`Frame`]), entries ([`Liveness`]) or ids ([`ThreadIds`]) from number `first` on,

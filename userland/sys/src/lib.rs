@@ -1,5 +1,5 @@
-//! Dyad as programs see it: capabilities with types instead of registers, and what every program
-//! can do with those it is started with.
+//! The interface of Dyad for programs: typed capabilities, and operations on the capabilities that every
+//! program is started with.
 //!
 //! | module | what for |
 //! |---|---|

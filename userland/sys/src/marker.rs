@@ -66,7 +66,7 @@ pub fn end<const ID: u16>() {
     emit!(End, ID);
 }
 
-/// What was counted in the open window is of no use: an attempt that failed, for example.
+/// Discards what was counted in the open window, for example in an attempt that failed.
 #[inline(always)]
 pub fn abandon() {
     emit!(Abandon, 0);

@@ -1,4 +1,4 @@
-//! What a program does with its well-known capabilities.
+//! Operations of a program on its well-known capabilities.
 
 use core::ptr::{NonNull, with_exposed_provenance, with_exposed_provenance_mut};
 
@@ -14,7 +14,7 @@ use crate::{raw, thread};
 const PAGER: Cap<Sinv> = Cap::at(slot::PAGER);
 const PROCESS: Cap<Sinv> = Cap::at(slot::PROCESS);
 
-/// The hardware capability for what is the same through that of any node.
+/// The hardware capability for operations that are the same through the capability of any node.
 fn hardware() -> Cap<Hardware> {
     const { Cap::at(slot::hardware(NodeId::new(0).unwrap())) }
 }
@@ -41,11 +41,11 @@ pub fn abandon(code: u32) -> ! {
     exit(code)
 }
 
-/// What the block allocator knows about a node's memory, or about all of it.
+/// The block allocator's answer to a question about a node's memory, or about all memory.
 ///
 /// # Errors
 ///
-/// `NoSuchNode`; `NodeDead` if the allocator's books were lost with a node.
+/// `NoSuchNode`; `NodeDead` if the allocator's records were lost with a node.
 pub fn memory_state(question: Question, node: NodeId) -> Result<u64> {
     let words = [
         process::MEMORY_STATE,
@@ -79,18 +79,18 @@ pub fn now() -> Result<u64> {
     hardware().now()
 }
 
-/// What the simulator has counted of the CPU that this thread runs on; the difference of two readings is
-/// what happened between them, if the thread has not moved.
+/// The simulator's count of events on the CPU that this thread runs on. The difference of two readings is the
+/// number of events between them, if the thread has not moved.
 ///
 /// # Errors
 ///
-/// `NotReady` if the simulator is off, or its level does not count that.
+/// `NotReady` if the simulator is off, or its level does not count these events.
 pub fn sim_count(counter: SimCounter) -> Result<u64> {
     hardware().count(counter)
 }
 
-/// What kernels have counted by themselves; the difference of two readings is what happened between them,
-/// in the whole system or on this node.
+/// A count that the kernels keep. The difference of two readings is the number of events between them, in the
+/// whole system or on this node.
 ///
 /// # Errors
 ///
@@ -120,11 +120,11 @@ pub fn sleep_until(deadline_ns: u64) -> Result<()> {
 
 /// Continues this thread on another node.
 ///
-/// If that node has the same ISA, the call returns there. If not, the thread goes on where it
-/// last left that ISA (in its own `migrate` call, or at the program's entry the first time), and
-/// this call returns when the thread comes back to this ISA. **So values on the native stack may
-/// be stale when it returns**: the caller keeps what matters in statics or on the heap, and looks
-/// at it afresh. Returns the node it is on now.
+/// If that node has the same ISA, the call returns there. If not, the thread continues where it last left
+/// that ISA (in its own `migrate` call, or at the program's entry the first time), and this call returns when
+/// the thread comes back to this ISA. **So values on the native stack may be stale when it returns**: the
+/// caller must keep its state in statics or on the heap, and reload it. Returns the node that the thread is
+/// on after that.
 ///
 /// # Errors
 ///
@@ -143,12 +143,13 @@ pub fn map_anon(len: u64) -> Result<NonNull<u8>> {
     map(len, 0)
 }
 
-/// As [`map_anon`], of memory of a node: its pages are of that node's supply, whoever touches them first
-/// and wherever. While the node is dead they are as those of [`map_anon`].
+/// Like [`map_anon`], but with memory of a node: the pages come from that node's supply, on whichever node
+/// and by whichever thread they are touched first. While the node is dead they are allocated as by
+/// [`map_anon`].
 ///
 /// # Errors
 ///
-/// `NoSuchNode`; as [`map_anon`].
+/// `NoSuchNode`; and those of [`map_anon`].
 pub fn map_anon_on(len: u64, node: NodeId) -> Result<NonNull<u8>> {
     map(len, node.index() as u64 + 1)
 }
@@ -188,7 +189,7 @@ fn ask_pager(words: [u64; 4]) -> Result<u64> {
     }
 }
 
-/// The page on which the program finds what it has been started with.
+/// The page that tells the program what it has been started with.
 ///
 /// # Errors
 ///
@@ -208,7 +209,7 @@ pub fn info() -> Result<&'static Info> {
     Ok(info)
 }
 
-/// The nodes and pools of the system, as they are now.
+/// The nodes and pools of the system in their current state.
 ///
 /// # Errors
 ///
@@ -237,11 +238,11 @@ pub fn args(buffer: &mut [u8]) -> Result<usize> {
     Ok(text.len())
 }
 
-/// How `isa`'s page table of this program maps `address`.
+/// The mapping of `address` in `isa`'s page table of this program.
 ///
 /// # Errors
 ///
-/// `BadAddress` or `NotFound` if it does not.
+/// `BadAddress` or `NotFound` if `address` is not mapped.
 pub fn translate(address: u64, isa: Isa) -> Result<Translation> {
     const { Cap::<Space>::at(slot::SPACE) }.translate(isa, address)
 }

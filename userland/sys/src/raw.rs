@@ -1,4 +1,4 @@
-//! The one place where a call leaves the program.
+//! System calls: the only code through which a program enters the kernel.
 //!
 //! The trap instruction differs per ISA, and user programs are compiled once for both, so the
 //! build pipeline supplies the few assembly routines declared here, per ISA. On the host the same
@@ -20,7 +20,7 @@
 //! A service may use all registers, can change nothing of its caller by that, and must not rely on
 //! what it finds in those that carry no argument.
 
-/// What a call returns: two registers on both ISAs.
+/// The result of a call: two registers on both ISAs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct SyscallReturn {
@@ -56,7 +56,7 @@ mod stub {
         // Does not return, but says so to nobody: compilers take what leads to such a function for
         // an error path, and here it is every path of a service.
         pub fn dyad_return(word: u64, r0: u64, r1: u64, r2: u64, r3: u64);
-        /// Only in programs with functions that run on one ISA only.
+        /// Present only in programs with functions that run on one ISA only.
         pub fn dyad_try_call(function: *const (), args: *const [u64; 6], out: *mut [u64; 2]);
         /// Index of the ISA whose text this is.
         pub safe fn dyad_isa() -> u64;
@@ -65,12 +65,12 @@ mod stub {
     }
 }
 
-/// Makes a call that is not an invocation and gives the registers back as they are.
+/// Makes a call that is not an invocation and returns the result registers unchanged.
 ///
 /// # Safety
 ///
-/// Arguments that the operation takes as addresses must be valid for what it does with them, and
-/// memory it takes away must not be in use.
+/// Arguments that the operation takes as addresses must be valid for the operation, and memory that it
+/// removes must not be in use.
 #[inline]
 pub unsafe fn call_raw(word: u64, args: [u64; 5]) -> SyscallReturn {
     let [a0, a1, a2, a3, a4] = args;
@@ -86,10 +86,10 @@ pub unsafe fn call_raw(word: u64, args: [u64; 5]) -> SyscallReturn {
     ret
 }
 
-/// Invokes a service: the status, and the first word of its reply.
+/// Invokes a service: returns the status and the first word of its reply.
 ///
-/// Safe because a service is another protection domain, which changes nothing of the caller but what
-/// they share; see [`cap`](mod@crate::cap#safety).
+/// This is safe because a service is another protection domain, which can change only memory that it shares
+/// with the caller; see [`cap`](mod@crate::cap#safety).
 #[inline]
 pub fn invoke1(word: u64, [a0, a1, a2, a3]: [u64; 4]) -> SyscallReturn {
     #[cfg(target_os = "none")]
@@ -153,8 +153,8 @@ pub unsafe fn end_invocation([r0, r1, r2, r3]: [u64; 4]) {
     panic!("the host has no invocations to end with {r0} {r1} {r2} {r3}")
 }
 
-/// Calls a function that runs on one ISA only: what it returns, or the code of the error with which a
-/// crossing call is lost, 0 for none.
+/// Calls a function that runs on one ISA only. Returns the function's result and the code of the error by
+/// which the crossing call was lost, 0 for none.
 ///
 /// # Safety
 ///
@@ -183,7 +183,8 @@ pub unsafe fn try_call(function: *const (), args: &[u64; 6]) -> (u64, u64) {
     (value, error)
 }
 
-/// A crossing call that nobody has made by [`try_call`] is lost: there is nothing to go back to.
+/// Ends the program when a crossing call that was not made by [`try_call`] is lost: there is nothing to
+/// return to.
 #[cfg(target_os = "none")]
 #[unsafe(no_mangle)]
 extern "C" fn dyad_crossing_lost(error: u64) -> ! {

@@ -45,8 +45,9 @@ pub fn is_requested() -> bool {
     word != request::NONE
 }
 
-/// Takes what the calling thread is asked: where it is to go. It is not asked that any more then, so
-/// whoever takes it goes there, or knows why not. In an invocation of a service there is nothing.
+/// Takes the request to move that the calling thread has received, and returns the node. The request is
+/// cleared: the caller carries it out, or knows why it does not. In an invocation of a service there is no
+/// request.
 pub fn take_request() -> Option<NodeId> {
     if !is_requested() {
         return None;
@@ -78,7 +79,7 @@ pub fn withdraw_request(thread: u64) -> Result<Option<NodeId>> {
     change(thread, request::NONE).map(request::node)
 }
 
-/// Puts a word in the place of whatever is there.
+/// Replaces the current request word, whatever it is.
 fn change(thread: u64, new: u64) -> Result<u64> {
     let mut old = request::NONE;
     for _ in 0..TRIES {

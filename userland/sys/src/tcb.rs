@@ -9,7 +9,7 @@ pub struct Block {
     this: u64,
     /// The thread's id.
     pub thread: u64,
-    /// The data stack's pointer. Only code that knows of it changes it.
+    /// The data stack's pointer. Only code that uses data stacks changes it.
     pub data_sp: AtomicU64,
     /// See [`migrate_word`](dyad_abi::user::migrate_word).
     pub migrate: [AtomicU64; 7],

@@ -12,9 +12,9 @@
 //!                                                         └──its node dies──▶ lost
 //! ```
 //!
-//! Who starts thread `n` must have made sure that nobody else does. A number that was lost is not
-//! used again: what waited for it learns that ([`lost`]). The process service wakes all threads of the program when one
-//! of them has been lost, so a wait for the lost thread need not last.
+//! A caller that starts thread `n` must have made sure that no other thread does. The number of a lost thread
+//! is not used again; threads that waited for it learn of the loss by [`lost`]. The process service wakes all
+//! threads of the program when one of them has been lost, so a wait for a lost thread ends.
 
 #[cfg(target_os = "none")]
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -55,7 +55,7 @@ impl Number {
         self.0 as u64
     }
 
-    /// As a bit of a set of threads.
+    /// The thread as a bit of a set of threads.
     pub const fn bit(self) -> u64 {
         1 << self.0
     }
@@ -92,7 +92,7 @@ pub fn id_of(n: u64) -> u32 {
     dyad_abi::service::thread_id(program, n)
 }
 
-/// As on the other ISAs; there is one program.
+/// The id of thread `n` on the host, where there is one program.
 #[cfg(not(target_os = "none"))]
 pub fn id_of(n: u64) -> u32 {
     n as u32
@@ -127,10 +127,11 @@ pub fn end() -> ! {
     crate::abandon(101)
 }
 
-/// The threads of the program that were lost with nodes that died: bit by number. One load, without a call.
+/// The threads of the program that were lost with nodes that died, one bit for each number. One load, without
+/// a call.
 ///
-/// None in an invocation, where the thread belongs to another program, and in services, whose threads nobody counts as
-/// lost.
+/// Empty in an invocation, where the thread belongs to another program, and in services, whose lost threads
+/// are not counted.
 #[inline]
 #[allow(unsafe_code)]
 pub fn lost() -> u64 {
@@ -156,8 +157,8 @@ pub fn is_lost(n: Number) -> bool {
     lost() & n.bit() != 0
 }
 
-/// Waits until somebody wakes the calling thread, or fused time reaches `deadline_ns`: `true` if it
-/// was woken, also if that was before it waited, and by somebody who meant an earlier wait.
+/// Waits until another thread wakes the calling thread, or fused time reaches `deadline_ns`. Returns `true`
+/// if the thread was woken, also if that happened before this call and was meant for an earlier wait.
 ///
 /// # Errors
 ///

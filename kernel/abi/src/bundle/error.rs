@@ -1,8 +1,8 @@
-//! Why a bundle was refused.
+//! The reasons why a bundle is refused.
 
 use core::fmt;
 
-/// Why a bundle was refused.
+/// The reasons why a bundle was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BundleError {
     /// The file is no bundle at all, or one that a different tool has written over.
@@ -14,7 +14,7 @@ pub enum BundleError {
         /// Bytes there are.
         found: u64,
     },
-    /// The file goes on after its end.
+    /// The file continues after its end.
     TrailingBytes {
         /// Bytes there should be.
         expected: u64,
@@ -30,12 +30,12 @@ pub enum BundleError {
     Corrupt {
         /// The checksum stored in the file.
         expected: u64,
-        /// The checksum of what is in the file.
+        /// The checksum of the contents of the file.
         found: u64,
     },
     /// More loadable segments than a loader has room for.
     TooManySegments {
-        /// How many program headers there are.
+        /// The number of program headers.
         found: u16,
     },
     /// A name that is empty, not padded with NUL, or has a character other than letters, digits,
@@ -45,7 +45,7 @@ pub enum BundleError {
     BadSegment {
         /// Number of its program header.
         index: u16,
-        /// What is wrong with the segment.
+        /// The fault of the segment.
         fault: SegmentFault,
     },
     /// Two segments claim the same page on one ISA, or the same page of the file.
@@ -67,7 +67,7 @@ pub enum BundleError {
     },
 }
 
-/// What is wrong with a segment.
+/// The faults of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentFault {
     /// A program header type that this ABI version does not define.
@@ -76,11 +76,11 @@ pub enum SegmentFault {
     BadFlags,
     /// Address or file offset is not a multiple of the page size.
     Misaligned,
-    /// It is empty, or has more bytes in the file than in memory.
+    /// The segment is empty, or has more bytes in the file than in memory.
     BadLength,
     /// Addresses outside of what a program's image may occupy.
     OutOfRange,
-    /// Its bytes are not all in the file, or are in the page of the headers.
+    /// The segment's bytes are not all in the file, or are in the page of the headers.
     OutOfFile,
     /// Writable and executable.
     WriteAndExecute,

@@ -26,7 +26,7 @@ fn range(file: &[u8], offset: u64, len: u64) -> Option<&[u8]> {
     file.get(start..end)
 }
 
-/// A program header as it is in the file.
+/// A program header in the layout of the file.
 #[derive(Clone, Copy)]
 struct Phdr {
     kind: u32,

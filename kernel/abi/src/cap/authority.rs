@@ -7,7 +7,7 @@
 
 use super::{CapType, CaptblOp, Rights, operation};
 
-/// How an argument names a capability.
+/// The forms in which an argument names a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// The index of a slot of the caller's table.
@@ -25,7 +25,7 @@ pub enum Form {
 pub struct Argument {
     /// Number of the argument, from 0.
     pub at: usize,
-    /// How the argument names the capability.
+    /// The form in which the argument names the capability.
     pub form: Form,
     /// The type it must have; `None`: any.
     pub ty: Option<CapType>,
@@ -37,14 +37,14 @@ pub struct Argument {
     pub may_be_guarded: bool,
 }
 
-/// What an operation needs beyond its own right.
+/// The authority that an operation needs beyond its own right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authority {
     /// The type that has the operation.
     pub ty: CapType,
     /// Number of the operation, and of its right.
     pub number: u32,
-    /// Its name.
+    /// The name of the operation.
     pub name: &'static str,
     /// Whether the operation is only a right, which other operations ask for.
     pub only_a_right: bool,
@@ -64,7 +64,7 @@ pub(super) const fn cap(at: usize, ty: CapType, rights: Rights) -> Argument {
     }
 }
 
-/// The table that a new capability goes to.
+/// An argument that names the place for a new capability, by the table's capability.
 pub(super) const fn place(at: usize) -> Argument {
     Argument {
         form: Form::Place,
@@ -88,7 +88,7 @@ impl Argument {
     }
 }
 
-/// What an enumeration of operations says of each of them.
+/// The properties of each operation of an enumeration.
 pub trait Operations: Copy {
     /// The capabilities that the operation takes as arguments.
     fn arguments(self) -> &'static [Argument] {

@@ -27,7 +27,7 @@ pub use thread::*;
 pub use time::*;
 
 numbered! {
-    /// What a capability refers to.
+    /// The type of a capability: the kind of its target.
     CapType {
         /// A node of a capability table: leaf (level 0) or root (level 1).
         Captbl = 1,

@@ -29,10 +29,10 @@ impl Guard {
     }
 }
 
-/// What `Introspect` tells: `rights:32 | type:5 | detail:27`.
+/// The result of `Introspect`: `rights:32 | type:5 | detail:27`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Introspection {
-    /// What the capability permits.
+    /// The rights of the capability.
     pub rights: Rights,
     /// The type of the capability.
     pub kind: CapType,
@@ -70,15 +70,15 @@ impl Introspection {
     }
 }
 
-/// What `Count` tells: `looked:21 | untyped << 21 | user << 42`, in frames. What is neither is a kernel
-/// object, the system's, or being changed.
+/// The result of `Count`: `looked:21 | untyped << 21 | user << 42`, in frames. The other frames are kernel
+/// objects, the system's, or being changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// How many frames have been looked at, at least one.
+    /// The number of frames covered, at least one.
     pub looked: u64,
-    /// Of them, how many are untyped.
+    /// The number of untyped frames among them.
     pub untyped: u64,
-    /// Of them, how many are user memory, mapped or not.
+    /// The number of frames of user memory among them, mapped or not.
     pub user: u64,
 }
 
@@ -167,7 +167,7 @@ impl Stripes {
     }
 }
 
-/// Which table of an address space: ISA and level (1: entries map 4 KiB).
+/// A table of an address space: ISA and level (1: entries map 4 KiB).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableAt {
     /// The ISA.
@@ -196,7 +196,7 @@ impl TableAt {
 }
 
 numbered! {
-    /// Why a dispatched thread has stopped.
+    /// The reasons why a dispatched thread has stopped.
     Stopped {
         /// Its slice or budget is used up.
         Preempted = 1,
@@ -210,35 +210,34 @@ numbered! {
         Left = 5,
         /// The thread gave the CPU back.
         Yielded = 6,
-        /// Something has come in for the dispatching thread; the thread is ready.
+        /// An event has come in for the dispatching thread; the thread is ready.
         Interrupted = 7,
     }
 }
 
-/// What a scheduler's endpoint gives for one thread: `tag:32 | why:8`; 0 is no event. `why` is
-/// [`Woken`].
+/// An event about one thread at a scheduler's endpoint: `tag:32 | why:8`; 0 is no event. `why` is [`Woken`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The tag the thread was configured with.
     pub tag: u32,
-    /// What has happened.
+    /// The kind of the event.
     pub why: Woken,
 }
 
 numbered! {
-    /// Why a scheduler hears of a thread.
+    /// The reasons why a scheduler is told of a thread.
     Woken {
-        /// It waited and is ready.
+        /// The thread waited and is ready.
         Ready = 1,
-        /// It has come from another node, and is ready.
+        /// The thread has arrived from another node, and is ready.
         Arrived = 2,
         /// The node it was on, or was going to, died. It is ready: its call returns an error.
         NodeDied = 3,
-        /// It had been switched to by a message, not by `Dispatch`, and waits with a deadline
+        /// The thread had been switched to by a message, not by `Dispatch`, and waits with a deadline
         /// ([`ThreadOp::Deadline`](super::ThreadOp::Deadline)).
         Sleeps = 4,
-        /// It had been switched to by a message, and has ended or faulted; or its registers died with
-        /// the node it was on, and it is stopped.
+        /// The thread had been switched to by a message, and has ended or faulted; or its registers died with
+        /// its node, and it is stopped.
         Ended = 5,
     }
 }

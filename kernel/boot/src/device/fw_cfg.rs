@@ -10,7 +10,7 @@ const KEY_SIGNATURE: u16 = 0x0000;
 const KEY_DIRECTORY: u16 = 0x0019;
 /// Length of the name field of a directory entry, terminating NUL included.
 const NAME_FIELD: usize = 56;
-/// More files than this is not a directory but a damaged or absent device.
+/// The most files of a directory. A larger number means a damaged or absent device.
 const MAX_FILES: u32 = 4096;
 
 /// The two registers of the device.
@@ -21,10 +21,10 @@ pub trait FwCfgPort {
     fn read(&mut self) -> u8;
 }
 
-/// Why a file could not be read.
+/// The reasons why a file could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FwCfgError {
-    /// Nothing that answers like a firmware configuration device.
+    /// No firmware configuration device answers.
     NoDevice,
     /// There is no file of that name.
     NoSuchFile,

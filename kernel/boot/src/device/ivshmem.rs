@@ -57,12 +57,12 @@ pub struct BarWindow {
     pub len: u64,
 }
 
-/// What the device writes to interrupt a CPU.
+/// The write of the device that interrupts a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MsiMessage {
-    /// Where to.
+    /// The address of the write.
     pub address: u64,
-    /// What.
+    /// The data of the write.
     pub data: u32,
 }
 
@@ -80,20 +80,20 @@ impl Doorbell {
         u64::from(mmio.read32(self.registers + REG_IV_POSITION))
     }
 
-    /// Rings a vector of another machine. What the receiver is to see must have been stored, and
-    /// the stores ordered before this, by the caller.
+    /// Rings a vector of another machine. The caller must have stored whatever the receiver must see, and
+    /// ordered these stores before this call.
     pub fn ring(self, mmio: &impl Mmio, peer: u64, vector: u32) {
         let value = (peer as u32) << 16 | (vector & 0xffff);
         mmio.write32(self.registers + REG_DOORBELL, value);
     }
 }
 
-/// Why there is no doorbell.
+/// The reasons why there is no doorbell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IvshmemError {
     /// No such function on bus 0.
     NotFound,
-    /// It has no MSI-X: it is the kind of ivshmem without doorbells.
+    /// The device has no MSI-X: it is an ivshmem without doorbells.
     NoDoorbell,
     /// The device has fewer vectors than are needed.
     TooFewVectors {
@@ -104,9 +104,9 @@ pub enum IvshmemError {
     },
     /// The memory of a base address register does not fit the window.
     NoRoom {
-        /// Which.
+        /// The number of the register.
         bar: usize,
-        /// Its size.
+        /// The size of the memory.
         size: u64,
     },
 }

@@ -17,7 +17,7 @@ pub enum Instruction {
 impl Instruction {
     pub(super) const ALL: [Instruction; 2] = [Self::Civac, Self::Cvac];
 
-    /// Its name.
+    /// The name of the instruction.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Civac => "DC CIVAC",
@@ -30,7 +30,7 @@ impl Instruction {
         matches!(self, Self::Cvac)
     }
 
-    /// Does it to the line at `va`. Stores are written back, none is lost.
+    /// Executes the instruction on the line at `va`. Stores are written back, none is lost.
     ///
     /// # Safety
     ///
@@ -52,12 +52,12 @@ impl Instruction {
     }
 }
 
-/// Nothing to choose from: every AArch64 CPU has the instructions.
+/// The instructions of this CPU. There is no choice: every AArch64 CPU has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cache;
 
 impl Cache {
-    /// Asks CTR_EL0.
+    /// Reads the cache parameters from CTR_EL0.
     pub(super) fn detect() -> Result<Cache, Unsupported> {
         let ctr: u64;
         // SAFETY: 1. CTR_EL0 is readable at EL1, and where the system allows it at EL0;

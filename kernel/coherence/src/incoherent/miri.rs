@@ -18,7 +18,7 @@ pub enum Instruction {
 impl Instruction {
     pub(super) const ALL: [Instruction; 2] = [Self::Flush, Self::Clean];
 
-    /// Its name.
+    /// The name of the instruction.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Flush => "flush",

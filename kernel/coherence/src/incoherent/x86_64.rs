@@ -20,7 +20,7 @@ pub enum Instruction {
 impl Instruction {
     pub(super) const ALL: [Instruction; 3] = [Self::Clflush, Self::Clflushopt, Self::Clwb];
 
-    /// Its name.
+    /// The name of the instruction.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Clflush => "CLFLUSH",
@@ -34,7 +34,7 @@ impl Instruction {
         matches!(self, Self::Clwb)
     }
 
-    /// Does it to the line at `va`. Stores are written back, none is lost.
+    /// Executes the instruction on the line at `va`. Stores are written back, none is lost.
     ///
     /// # Safety
     ///

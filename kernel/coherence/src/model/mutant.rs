@@ -32,16 +32,16 @@ impl mutants::Kind for Kind {
 /// A place in the source that orders accesses.
 pub type Site = mutants::Site<Kind>;
 
-/// Which orders of a program are left out, and which it has asked for. Those in test code (`tests/`)
-/// are neither counted nor left out. Clones share what has been seen.
+/// The orders of a program that are omitted, and those that it has requested. Orders in test code (`tests/`)
+/// are neither counted nor omitted. Clones share their records.
 pub type Orders = mutants::Sites<Kind>;
 
-/// What has become of the mutants of a program.
+/// The results for the mutants of a program.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
     /// Noticed.
     pub caught: Vec<Site>,
-    /// Not noticed in any execution.
+    /// The mutants that were not noticed in any execution.
     pub survived: Vec<Site>,
 }
 

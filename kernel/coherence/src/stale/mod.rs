@@ -1,4 +1,4 @@
-//! The back end for tests of incoherent machines: nodes whose caches nobody keeps coherent.
+//! The back end for tests of incoherent machines: nodes whose caches are not coherent.
 //!
 //! One [`StaleMem`] is the memory; each [`StaleNode`] accesses it through a cache of its own:
 //!
@@ -74,19 +74,19 @@ impl Random {
     }
 }
 
-/// What caches do unasked, and how often threads take turns: chances in 256 per operation.
+/// The spontaneous actions of caches, and the switches between threads: chances in 256 per operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Habits {
     /// A line is evicted, and written back if it is dirty.
     pub evict: u8,
     /// A line is fetched: the next one, or any that has been used.
     pub fetch: u8,
-    /// Another thread goes on.
+    /// Another thread continues.
     pub switch: u8,
 }
 
 impl Habits {
-    /// Caches that do nothing unasked: what is stale stays so, what is private stays so.
+    /// Caches without spontaneous actions: stale copies stay stale, private stores stay private.
     pub const LAZY: Habits = Habits {
         evict: 0,
         fetch: 0,
@@ -104,10 +104,10 @@ impl Habits {
     }
 }
 
-/// Something that a correct program never does, or that never happens to it.
+/// An event that never occurs with a correct program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A load returned what is no longer in memory.
+    /// A load returned a value that is no longer in memory.
     StaleRead {
         /// The reader.
         node: usize,
@@ -115,13 +115,13 @@ pub enum Fault {
         at: PhysAddr,
         /// The value that the access read.
         got: u64,
-        /// What memory held.
+        /// The value in memory.
         memory: u64,
     },
     /// A line was written back for the sake of one word, and with it a word of the same line that
     /// another node had changed since.
     Undone {
-        /// Whose cache wrote the line back.
+        /// The node whose cache wrote the line back.
         node: usize,
         /// The word that lost the other node's change.
         at: PhysAddr,
@@ -132,7 +132,7 @@ pub enum Fault {
     },
     /// Two nodes stored to one word at the same time.
     Overwritten {
-        /// Whose store came later.
+        /// The node whose store came later.
         node: usize,
         /// The word.
         at: PhysAddr,
@@ -169,7 +169,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// How often a node has done what. Composed operations count as their parts too.
+/// Counts of a node's operations. Composed operations count as their parts too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Loads, those of `load_fresh` included.
@@ -190,7 +190,7 @@ pub struct Counts {
     pub evictions: u64,
 }
 
-/// What a line holds. Versions tell changes apart that bring an old value back.
+/// The contents of a line. Versions distinguish changes that restore an old value.
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
     words: [u64; WORDS],
@@ -210,7 +210,7 @@ struct CachedLine {
 struct Known {
     at: u64,
     memory: Line,
-    /// By node.
+    /// The copies, by node.
     copies: Vec<Option<CachedLine>>,
 }
 
@@ -219,11 +219,11 @@ struct Known {
 struct State {
     /// Lines ever used, in order: what may be fetched unasked.
     known: Vec<Known>,
-    /// Which of them they are, by address.
+    /// Indexes of the known lines, by address.
     index: BTreeMap<u64, usize>,
     /// The one that was asked for last; most often it is the next one too.
     last: usize,
-    /// How many lines each node's cache holds.
+    /// The number of lines in each node's cache.
     cached: Vec<usize>,
     counts: Vec<Counts>,
     random: Random,
@@ -237,7 +237,7 @@ fn split(at: PhysAddr) -> (u64, usize) {
 }
 
 impl State {
-    /// Which of the known lines one is, if it is.
+    /// The index of a line, if it is known.
     fn find(&mut self, line: u64) -> Option<usize> {
         if self.known.get(self.last).is_none_or(|k| k.at != line) {
             self.last = *self.index.get(&line)?;
@@ -245,7 +245,7 @@ impl State {
         Some(self.last)
     }
 
-    /// A line, which is known from now on.
+    /// The entry of a line, added if it is not known.
     fn line(&mut self, line: u64) -> &mut Known {
         let found = self.find(line).unwrap_or_else(|| {
             self.last = self.known.len();
@@ -350,7 +350,7 @@ impl State {
         self.index.values().filter(holds).map(|&k| self.known[k].at)
     }
 
-    /// What the node's cache does unasked after an access to `line`.
+    /// Performs the spontaneous actions of the node's cache after an access to `line`.
     fn habits(&mut self, node: usize, line: u64) {
         if self.random.happens(self.habits.fetch) && !self.known.is_empty() {
             let next = line + LINE_BYTES;
@@ -383,7 +383,7 @@ impl StaleMem {
         StaleMem::with_habits(nodes, seed, Habits::of(seed))
     }
 
-    /// As [`new`](StaleMem::new), with habits of choice.
+    /// Makes a memory like [`new`](StaleMem::new), with the given habits.
     pub fn with_habits(nodes: usize, seed: u64, habits: Habits) -> StaleMem {
         StaleMem {
             ranges: largest_pools(),
@@ -411,18 +411,18 @@ impl StaleMem {
         StaleNode { mem: self, node }
     }
 
-    /// What memory holds at a word, whatever caches hold.
+    /// The value of a word in memory, whatever caches hold.
     pub fn in_memory(&self, at: PhysAddr) -> u64 {
         let (line, word) = split(at);
         self.state().line(line).memory.words[word]
     }
 
-    /// What has gone wrong so far.
+    /// The faults so far.
     pub fn faults(&self) -> Vec<Fault> {
         self.state().faults.clone()
     }
 
-    /// An error that says what has gone wrong first, if anything has.
+    /// The first fault as an error, if there was one.
     pub fn check(&self) -> Result<(), String> {
         match self.state().faults.first() {
             None => Ok(()),
@@ -430,7 +430,7 @@ impl StaleMem {
         }
     }
 
-    /// How often a node has done what.
+    /// The counts of a node's operations.
     pub fn counts(&self, node: usize) -> Counts {
         self.state().counts[node]
     }
@@ -444,9 +444,9 @@ impl StaleMem {
         }
     }
 
-    /// Runs tasks as threads of which one goes on at a time; before each operation on this memory the generator
-    /// may switch to another task. Fails with the first failure of a task, or if a task has not ended after
-    /// `steps` operations because what it waits for never comes.
+    /// Runs tasks as threads, one at a time; before each operation on this memory the generator may switch to
+    /// another task. Fails with the first failure of a task, or if a task has not ended after `steps`
+    /// operations, because it waits for an event that never occurs.
     pub fn interleave(&self, steps: u64, tasks: Vec<Task<'_>>) -> Result<(), String> {
         self.turns.run(steps, tasks)
     }
@@ -563,7 +563,7 @@ impl GlobalMem for StaleNode<'_> {
         });
     }
 
-    /// One step: whatever is fetched between the two parts on hardware is as new as this.
+    /// Loads fresh in one step: a line that hardware fetches between the two parts is as new as this load.
     fn load_fresh(&self, at: PhysAddr, _order: Ordering) -> u64 {
         self.act(at, |state| {
             state.counts[self.node].invalidates += 1;

@@ -19,7 +19,7 @@ use dyad_shm::PhysAddr;
 use crate::GlobalMem;
 use crate::mutants::{self, Sites};
 
-/// What is called at a place.
+/// The operation at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// [`GlobalMem::writeback`].
@@ -39,8 +39,8 @@ impl mutants::Kind for Kind {
 /// A place in the source that flushes.
 pub type Site = mutants::Site<Kind>;
 
-/// Which flushes of a program are left out, and which it has done. Those in test code
-/// (`tests/`) are neither counted nor left out.
+/// The flushes of a program that are omitted, and those that it has done. Flushes in test code (`tests/`) are
+/// neither counted nor omitted.
 #[derive(Debug)]
 pub struct Flushes {
     sites: Sites<Kind>,
@@ -48,7 +48,7 @@ pub struct Flushes {
 }
 
 impl Flushes {
-    /// The program as it is, or the mutant of it that `DYAD_MUTANT` selects: one of its places, or
+    /// All flushes of a program are kept, except for the one that `DYAD_MUTANT` selects: one place, or
     /// `flush/private-rmws`.
     pub fn all() -> Flushes {
         Flushes {
@@ -79,7 +79,7 @@ impl Flushes {
         self.sites.seen()
     }
 
-    /// A node's memory, with what is left out left out.
+    /// A node's memory without the omitted flushes.
     pub fn on<M: GlobalMem>(&self, mem: M) -> Mutant<'_, M> {
         Mutant { mem, flushes: self }
     }
@@ -214,16 +214,16 @@ pub struct Caught {
     pub site: Site,
     /// The first seed that shows it.
     pub seed: u64,
-    /// What went wrong.
+    /// The failure.
     pub why: String,
 }
 
-/// What has become of the mutants of a program.
+/// The results for the mutants of a program.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
     /// Noticed.
     pub caught: Vec<Caught>,
-    /// Not noticed with any seed.
+    /// The mutants that were not noticed with any seed.
     pub survived: Vec<Site>,
 }
 

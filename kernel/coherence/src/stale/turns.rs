@@ -1,4 +1,4 @@
-//! Threads of which one goes on at a time, in an order that a seed decides.
+//! Threads that run one at a time, in an order that a seed decides.
 //!
 //! ```text
 //!   waiting ──── current = me ────▶ running ──── task ends, or fails ────▶ gone
@@ -19,7 +19,7 @@ use std::vec::Vec;
 
 use super::Random;
 
-/// What a thread of [`StaleMem::interleave`](super::StaleMem::interleave) does.
+/// A task for a thread of [`StaleMem::interleave`](super::StaleMem::interleave).
 pub type Task<'t> = Box<dyn FnOnce() -> Result<(), String> + Send + 't>;
 
 /// A thread is unwound with this when the steps are used up or another one has failed.
@@ -40,9 +40,9 @@ pub fn pause() {
 
 #[derive(Debug)]
 struct State {
-    /// Whose turn it is.
+    /// The thread whose turn it is.
     current: usize,
-    /// Who has not ended.
+    /// The threads that have not ended.
     running: Vec<usize>,
     steps_left: u64,
     random: Random,

@@ -3,18 +3,18 @@
 //! | kind | words 1 to 4 | component, address, badge | the receiver |
 //! |---|---|---|---|
 //! | [`Migrate`](HandoffKind::Migrate) | nothing | nothing | restores the registers that the thread left on this ISA, or starts it |
-//! | [`Jump`](HandoffKind::Jump) | argument; frame pointer | nothing; program counter, stack pointer | sets these, forgets the rest |
+//! | [`Jump`](HandoffKind::Jump) | argument; frame pointer | nothing; program counter, stack pointer | sets these, drops all other registers |
 //! | [`Invoke`](HandoffKind::Invoke) | arguments | the callee, its entry point, the badge | enters the callee |
 //! | [`Return`](HandoffKind::Return) | results | the caller; program counter, stack pointer | returns to the caller |
 //! | [`Fail`](HandoffKind::Fail) | status; entry of the stack to return to, or [`NO_ENTRY`]; the kind that has failed, and from where | as for a return | returns the status |
-//! | [`Call`](HandoffKind::Call), [`Answer`](HandoffKind::Answer) | arguments or result, in words 1 to 6; the function in word 7 | | goes on at a gate; see [`super::crossing`] |
-//! | [`Lost`](HandoffKind::Lost) | error; depth; the kind that has failed, and from where | | goes on at a gate |
+//! | [`Call`](HandoffKind::Call), [`Answer`](HandoffKind::Answer) | arguments or result, in words 1 to 6; the function in word 7 | | continues the thread at a gate; see [`super::crossing`] |
+//! | [`Lost`](HandoffKind::Lost) | error; depth; the kind that has failed, and from where | | continues the thread at a gate |
 //! | [`Move`](HandoffKind::Move) | as before | nothing | leaves the registers as they are |
-//! | [`Load`](HandoffKind::Load) | nothing; the registers are in `saved` and `saved_fp` | nothing | sets these, and forgets what the thread did on any ISA |
+//! | [`Load`](HandoffKind::Load) | nothing; the registers are in `saved` and `saved_fp` | nothing | sets these, and drops the thread's state on every ISA |
 //!
-//! The receiver relies on none of these words before it has won the thread: they belong to the thread's owner. It trusts
-//! them no more than other shared words: a component is checked when it is entered, an address when it is put into a
-//! register.
+//! The receiver reads none of these words before it has won the thread: they belong to the thread's owner. It
+//! trusts them no more than other shared words: a component is checked when it is entered, an address when it
+//! is put into a register.
 
 use core::sync::atomic::Ordering;
 
@@ -22,35 +22,35 @@ use dyad_machine::Platform;
 use dyad_object::component::Entry;
 use dyad_object::thread::Thread;
 
-/// Why a thread is handed over: word 0 of what it carries.
+/// The reason for a handoff: word 0 of what the thread carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum HandoffKind {
-    /// The thread migrates: it goes on in the context it left on the receiver's ISA, or starts there.
+    /// The thread migrates: it continues in the context that it left on the receiver's ISA, or starts there.
     Migrate = 1,
-    /// The thread invokes a component that runs there.
+    /// The thread invokes a component that runs on the receiver.
     Invoke = 2,
-    /// The thread returns from such an invocation.
+    /// The thread returns from an invocation of another node's component.
     Return = 3,
-    /// The node that the thread was on or on its way to has died: its call returns an error. See
-    /// `dyad_recovery::threads`, also for the words.
+    /// The node that the thread was on, or in transit to, has died: the thread's call returns an error. The
+    /// words are described in `dyad_recovery::threads`.
     Fail = 4,
-    /// The node on which the thread was ready has died: the thread goes on as it is.
+    /// The node on which the thread was ready has died: the thread continues unchanged.
     Move = 5,
-    /// The thread goes on at a place it has named; see [`super::jump`].
+    /// The thread continues at an address that it has named; see [`super::jump`].
     Jump = 6,
-    /// The thread goes on with registers that it carries; see [`crate::syscall::ops::registers`].
+    /// The thread continues with registers that it carries; see [`crate::syscall::ops::registers`].
     Load = 7,
     /// The thread calls a function that exists on the receiver's ISA only; see [`super::crossing`].
     Call = 8,
-    /// The thread returns from such a function.
+    /// The thread returns from a crossing call.
     Answer = 9,
-    /// The node that such a function ran on has died: the call returns an error.
+    /// The node that ran a crossing call has died: the call returns an error.
     Lost = 10,
 }
 
 impl HandoffKind {
-    /// All of them, in the order of their numbers.
+    /// All kinds, in the order of their numbers.
     pub const ALL: [HandoffKind; 10] = [
         HandoffKind::Migrate,
         HandoffKind::Invoke,
@@ -64,8 +64,8 @@ impl HandoffKind {
         HandoffKind::Lost,
     ];
 
-    /// The kind that a receiver takes a number for. A number that is none stands for [`Migrate`](HandoffKind::Migrate),
-    /// which uses no other word.
+    /// The kind with a number. An undefined number yields [`Migrate`](HandoffKind::Migrate), which uses no
+    /// other word.
     #[inline(always)]
     pub const fn from_word(word: u64) -> HandoffKind {
         match word {
@@ -94,13 +94,13 @@ impl HandoffKind {
         HandoffKind::from_word(t.carried[0].load(Ordering::Relaxed))
     }
 
-    /// Whether it is a crossing call or its return. These are no migrations.
+    /// Whether this is a crossing call or its return, which do not count as migrations.
     #[inline(always)]
     pub const fn crosses(self) -> bool {
         matches!(self, HandoffKind::Call | HandoffKind::Answer)
     }
 
-    /// Whether the thread is soon back, if it comes back at all.
+    /// Whether the thread is expected back soon.
     #[inline(always)]
     pub const fn is_brief(self) -> bool {
         let invokes = matches!(self, HandoffKind::Invoke | HandoffKind::Return);
@@ -119,7 +119,7 @@ impl HandoffKind {
         }
     }
 
-    /// Marks for the simulator that the thread has come.
+    /// Marks for the simulator that the thread has arrived.
     #[inline(always)]
     pub(crate) fn mark_arrival<P: Platform>(self) {
         match self {
@@ -132,11 +132,11 @@ impl HandoffKind {
     }
 }
 
-/// In `carried`: no invocation is returned from.
+/// In `carried`: the failure ends no invocation.
 pub const NO_ENTRY: u64 = u64::MAX;
 
-/// Stores what a thread is to do where it goes, and its four words. Its owner does this before it gives the thread up:
-/// the owner word announces it.
+/// Stores in a thread the reason for its handoff, four words and an entry. The owner does this before it
+/// gives the thread away: the owner word publishes it.
 pub fn store_handoff(t: &Thread, kind: HandoffKind, words: [u64; 4], to: Entry) {
     for (w, v) in t.carried.iter().zip([
         kind as u64,
@@ -152,14 +152,14 @@ pub fn store_handoff(t: &Thread, kind: HandoffKind, words: [u64; 4], to: Entry) 
     }
 }
 
-/// The eight words.
+/// The eight words that a thread carries.
 #[inline(always)]
 pub(crate) fn carried(t: &Thread) -> [u64; 8] {
     core::array::from_fn(|i| t.carried[i].load(Ordering::Relaxed))
 }
 
-/// Markers for the simulator: where the parts of an invocation that crosses begin and end. They are
-/// here because programs cannot see these places.
+/// Markers for the simulator at the beginning and end of each part of an invocation that crosses nodes. They
+/// are here because programs cannot see these places.
 mod mark {
     use dyad_abi::marker::{BenchMemory, BenchOp, Marker, MarkerOp};
 
@@ -178,19 +178,19 @@ mod mark {
 
     /// The request has been sent.
     pub const REQUESTED: u32 = word(MarkerOp::End, 0);
-    /// It has come.
+    /// The request has arrived.
     pub const CAME: u32 = word(MarkerOp::Begin, 1);
     /// The answer has been sent.
     pub const ANSWERED: u32 = word(MarkerOp::End, 1);
-    /// It has come back.
+    /// The answer has arrived.
     pub const CAME_BACK: u32 = word(MarkerOp::Begin, 2);
-    /// The same four of a crossing call.
+    /// The request of a crossing call has been sent.
     pub const CALL_SENT: u32 = call(MarkerOp::End, 0);
-    /// See above.
+    /// The request of a crossing call has arrived.
     pub const CALLED: u32 = call(MarkerOp::Begin, 1);
-    /// See above.
+    /// The answer of a crossing call has been sent.
     pub const CALL_ANSWERED: u32 = call(MarkerOp::End, 1);
-    /// See above.
+    /// The answer of a crossing call has arrived.
     pub const CALL_BACK: u32 = call(MarkerOp::Begin, 2);
 }
 

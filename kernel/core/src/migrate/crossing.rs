@@ -1,9 +1,10 @@
-//! Crossing calls: functions that are on one ISA only, called like any other.
+//! Crossing calls: calls of functions that exist on one ISA only.
 //!
-//! Text of such functions lies in the [window](dyad_abi::user::only_window) of its ISA. On the other one
-//! a function begins with a jump to the place that stands for it [away](dyad_abi::user::away_window), where
-//! there is nothing, unless the thread wants it to run here. That faults, and the thread goes on over there,
-//! with its arguments; the return comes back the same way, as it leads to a place in the caller's window:
+//! The text of such a function lies in the [window](dyad_abi::user::only_window) of its ISA. On the other ISA
+//! the function begins with a jump to its address in the [away](dyad_abi::user::away_window) window, which is
+//! unmapped, unless the thread wants it to run locally. The jump faults, and the thread continues on the
+//! other ISA with its arguments. The return takes the same path, because the return address lies in the
+//! caller's window:
 //!
 //! ```text
 //!   caller's ISA                                   the function's ISA
@@ -13,37 +14,36 @@
 //!   gate BACK: return ◀── depth - 1 ◀──fault at gate RETURN of the caller's window
 //! ```
 //!
-//! The two native stacks hold the calls: each call begins below the frames that the previous call left on its
-//! ISA. So the kernel keeps only the depth of the thread and, for each ISA, the registers that a callee
-//! preserves, with stack pointer and return address ([`Platform::park`]). A callee preserves these registers.
-//! When the callee leaves its ISA, by a return or by another call, the kernel parks them again: with their
-//! values at entry, or with the values that its own callees preserve. Floating-point registers go along if
-//! they hold something.
+//! The stack of calls is the two native stacks: each call begins below what the previous one left on its ISA.
+//! The kernel therefore keeps only the depth of the thread, and for each ISA the callee-saved registers,
+//! stack pointer and return address included ([`Platform::park`]). A callee preserves these registers. When
+//! it leaves its ISA, by a return or by another call, they are parked again with the values of its entry, or
+//! with those that its own callees preserve. Floating-point registers are carried if they hold something.
 //!
 //! | word | holds |
 //! |---|---|
-//! | `crossing` | [`CrossingState`]: depth; which node each ISA's side is at |
-//! | `parked`, `started` | of an ISA that waits for a call to come back ([`begun::CALLS`]): what functions preserve |
+//! | `crossing` | [`CrossingState`]: depth; the node of each ISA's side |
+//! | `parked`, `started` | callee-saved registers of an ISA that waits for a call to come back ([`begun::CALLS`]) |
 //! | `carried` | see below |
-//! | `carried_fp`, `kept_fp` | floating-point arguments or the result; what functions preserve of them |
+//! | `carried_fp`, `kept_fp` | floating-point arguments or the result; callee-saved floating-point registers |
 //!
-//! | carried | words 1 to 6 | word 7 | the receiver has it go on at |
+//! | carried | words 1 to 6 | word 7 | the receiver continues the thread at |
 //! |---|---|---|---|
 //! | [`Call`](HandoffKind::Call) | arguments | the function | `ENTER` |
 //! | [`Answer`](HandoffKind::Answer) | result | | `BACK` |
 //! | [`Lost`](HandoffKind::Lost) | error; depth; what it had been doing, and from where | | `LOST` |
 //!
-//! Nodes are those where the thread last was on an ISA; any other of that ISA will do if that has died.
-//! If there is none, the call has no way to return to: its caller's caller, on this ISA, is told
-//! [`Error::NodeDead`], and if there is none of these either, the thread ends.
+//! The thread goes to the node where it last was on the other ISA, or to any other node of that ISA if that
+//! one has died. If no such node is left, the call cannot return: the caller's caller, on this ISA, gets
+//! [`Error::NodeDead`]. If there is no such caller, the thread ends.
 //!
 //! | step | order |
 //! |---|---|
-//! | leave: parked, depth, words carried; owner word | release: recovery of the receiver finds the call that is to come back |
+//! | leave: parked, depth, words carried; owner word | release: recovery of the receiver finds what must come back |
 //! | arrive: owner word; depth and parked registers | acquire |
 //!
-//! Crossing is for threads that somebody schedules, outside of invocations, in components that may run
-//! there. Elsewhere the fault is one like any other.
+//! Crossing calls work for threads that have a scheduler, outside of invocations, in components that may run
+//! on the other node. In all other cases the fault is an ordinary one.
 
 use core::sync::atomic::Ordering;
 
@@ -68,30 +68,30 @@ use dyad_object::thread::{Thread, begun};
 /// Most crossing calls of a thread at once, in both directions together.
 pub const MAX_DEPTH: u64 = 256;
 
-/// Whether there is nothing at an address because it means something on the other ISA.
+/// Whether an address is unmapped here because it stands for a function of the other ISA.
 #[inline(always)]
 pub fn is_foreign<P: Platform>(at: u64) -> bool {
     let (start, end) = away_window(P::ISA.other());
     at.wrapping_sub(start) < end - start
 }
 
-/// What a thread that has left its ISA does.
+/// A departure of a thread from its ISA.
 #[derive(Clone, Copy)]
 struct Leaving {
     kind: HandoffKind,
     args: [u64; 6],
     function: u64,
-    /// Calls under way afterwards.
+    /// The number of calls under way afterwards.
     depth: u64,
-    /// What is left of it on this ISA.
+    /// The state of this ISA's side afterwards.
     leaves: u64,
 }
 
-/// A fault of the running thread at an address that [`is_foreign`]: a call that crosses, or its end.
+/// Handles a fault of the running thread at an address that [`is_foreign`]: a crossing call, or its return.
 ///
 /// # Errors
 ///
-/// Why the fault is neither. Nothing has changed then.
+/// The reason why the fault is neither. Nothing has changed then.
 pub fn fault<P: Platform>(cx: &KernelCtx, area: &'static RegArea, at: u64) -> Result<Departure> {
     let t = dispatch::current(cx);
     let there = P::ISA.other();
@@ -132,7 +132,7 @@ pub fn fault<P: Platform>(cx: &KernelCtx, area: &'static RegArea, at: u64) -> Re
     }
 }
 
-/// Puts down what the thread does and what is left of it here.
+/// Stores the departure in the thread, and parks its registers on this ISA.
 #[inline(always)]
 fn put_down<P: Platform>(t: &Thread, area: &RegArea, crossing: CrossingState, l: &Leaving) {
     P::park(area, &t.parked[P::ISA.index()]);
@@ -146,7 +146,7 @@ fn put_down<P: Platform>(t: &Thread, area: &RegArea, crossing: CrossingState, l:
         .store(crossing.at_depth(l.depth).0, Ordering::Relaxed);
 }
 
-/// The thread does not leave after all: as before [`put_down`].
+/// Undoes [`put_down`] for a thread that does not leave after all.
 #[cold]
 fn take_back<P: Platform>(cx: &KernelCtx, t: &'static Thread, crossing: CrossingState) {
     if CrossingState::of(t).0 & CrossingState::CARRIES_FP != 0 {
@@ -180,7 +180,7 @@ fn fast<P: Platform>(
     None
 }
 
-/// Leaves for any node of the other ISA that takes the thread.
+/// Departs for any node of the other ISA that takes the thread.
 #[cold]
 fn slow<P: Platform>(
     cx: &KernelCtx,
@@ -213,7 +213,7 @@ fn slow<P: Platform>(
     nobody_there::<P>(cx, t, area, crossing, l)
 }
 
-/// Live nodes of the other ISA on which a thread may run; first that where it was last.
+/// The live nodes of the other ISA on which a thread may run; first the node where it last was.
 fn nodes(cx: &KernelCtx, t: &Thread, crossing: CrossingState) -> impl Iterator<Item = NodeId> {
     let there = cx.node.isa(cx.node.id()).other();
     let word = t.component.load(Ordering::Relaxed);
@@ -228,8 +228,8 @@ fn nodes(cx: &KernelCtx, t: &Thread, crossing: CrossingState) -> impl Iterator<I
     })
 }
 
-/// There is no node of the other ISA. A call fails. What would return there has nobody to return to: whom
-/// that has been called by, on this ISA, is told.
+/// Handles a departure when no node of the other ISA is left. A call fails. A return has no caller left: the
+/// next caller on this ISA gets the error.
 fn nobody_there<P: Platform>(
     cx: &KernelCtx,
     t: &'static Thread,
@@ -264,8 +264,8 @@ fn nobody_there<P: Platform>(
     Ok(())
 }
 
-/// What the thread has in floating-point registers goes along, if it has something; this ISA keeps what
-/// functions preserve, unless the side it leaves has nothing under way any more.
+/// Stores the thread's floating-point registers for the crossing, if it uses any. This ISA keeps the
+/// callee-saved ones, unless the side that the thread leaves has no call under way any more.
 #[inline(always)]
 fn carry_fp<P: Platform>(
     cx: &KernelCtx,
@@ -291,7 +291,7 @@ fn carry_fp<P: Platform>(
     crossing
 }
 
-/// The same of a thread whose registers have been put away.
+/// Stores the floating-point registers of a thread that has them in its area; see [`carry_fp`].
 #[cold]
 fn carry_from_area<P: Platform>(t: &Thread) {
     let (args, kept) = P::call_fp(t.fp(P::ISA));

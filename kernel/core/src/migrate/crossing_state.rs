@@ -1,4 +1,4 @@
-//! The word of a thread that counts its crossing calls and says where the thread was last on each ISA.
+//! The word of a thread that counts its crossing calls and records where the thread last was on each ISA.
 
 use core::sync::atomic::Ordering;
 
@@ -26,19 +26,19 @@ impl CrossingState {
     pub(super) const KEEPS_FP: u64 = 1 << 18;
     const PLACED: u64 = 1 << 15;
 
-    /// That of a thread.
+    /// The word of a thread.
     #[inline(always)]
     pub fn of(t: &Thread) -> CrossingState {
         CrossingState(t.crossing.load(Ordering::Relaxed))
     }
 
-    /// Calls under way.
+    /// The number of calls under way.
     #[inline(always)]
     pub const fn depth(self) -> u64 {
         self.0 & CrossingState::DEPTH
     }
 
-    /// Where the thread was last on an ISA.
+    /// The node and CPU where the thread last was on an ISA.
     #[inline(always)]
     pub(crate) fn place(self, isa: Isa) -> Option<(NodeId, CpuId)> {
         let place = self.0 >> CrossingState::shift(isa);
@@ -60,7 +60,7 @@ impl CrossingState {
         CrossingState(self.0 & !(0xffff << shift) | place << shift)
     }
 
-    /// Notes in a thread that this CPU is the one where it was last on this ISA.
+    /// Records in a thread that it last was on this CPU, for this ISA.
     #[inline(always)]
     pub(crate) fn note_here<P: Platform>(self, cx: &KernelCtx, t: &Thread) {
         let here = self.placed(P::ISA, cx.node.id(), cx.local.id());
@@ -79,9 +79,8 @@ impl CrossingState {
     }
 }
 
-/// What becomes of a thread that was on its way to a node that has died, or there, for a crossing call:
-/// the depth at which it goes on, which is on the other ISA, and the node for that if the thread has been
-/// there.
+/// How a thread continues whose crossing call was in transit to, or ran on, a node that has died. Value: the
+/// depth at which it continues on the other ISA, and the node where it last was there, if any.
 pub fn caller_of(t: &Thread, dead: Isa) -> Option<(u64, Option<NodeId>)> {
     let crossing = CrossingState::of(t);
     let depth = crossing.depth();

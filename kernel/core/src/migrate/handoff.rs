@@ -1,4 +1,4 @@
-//! Threads that go to another node: the transfer itself, `Migrate` and `Load`. What a thread carries is in
+//! The transfer of a thread to another node, with `Migrate` and `Load`. What a thread carries is described in
 //! [`carried`](super::carried).
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! In transit the thread belongs to no CPU. If the receiver dies before it takes the thread, recovery of the
-//! receiver sends the thread back with [`Error::NodeDead`]. If the receiver is dead already, the giver takes the
-//! thread back. The announcement cannot fail otherwise: every CPU has a bit for every thread id
+//! receiver sends the thread back with [`Error::NodeDead`]. If the receiver is dead already, the sender takes
+//! the thread back. The announcement itself cannot fail otherwise: every CPU has a bit for every thread id
 //! ([`dyad_ring::arrivals`]), and no two live threads have the same id ([`ids`]).
 //!
 //! | step | order |
@@ -18,13 +18,13 @@
 //! | the bit, behind the owner word | the receiver that takes it finds the thread in transit, or owned by another node by now |
 //! | take: CAS of the owner word | acquire |
 //!
-//! A bit says only where to look: the owner word decides. So a bit may be lost (the recoverer of the giver
-//! sets it again), be set twice, or stay from an older hand-over: the CPU that looks takes the thread if it is in
-//! transit to this node now, by one exchange, and finds nothing to do else.
+//! A bit is only a hint: the owner word decides. A bit may be lost (recovery of the sender sets it again), be
+//! set twice, or be left from an older handoff. The CPU that reads the bit takes the thread by one exchange
+//! if it is in transit to this node now; otherwise there is nothing to do.
 //!
-//! All that goes along is in the frame: recovery finds it where it always is.
+//! The whole state is in the frame, where recovery finds it.
 //!
-//! Bounds: one area copied, one bit set; nobody waits.
+//! Bounds: one area copied, one bit set; no CPU waits.
 
 use core::sync::atomic::Ordering;
 
@@ -47,12 +47,12 @@ use dyad_object::component::Entry;
 use dyad_object::ids;
 use dyad_object::thread::{Owner, State, Thread, begun, copy_registers};
 
-/// Hands the running thread to another node. Its dispatcher goes on.
+/// Hands the running thread to another node. Its dispatcher continues, or this CPU spins for the thread.
 ///
 /// # Errors
 ///
-/// [`Error::NoSuchNode`], [`Error::NodeDead`], [`Error::NotReady`] if nobody would schedule it there: the
-/// thread goes on here.
+/// [`Error::NoSuchNode`], [`Error::NodeDead`]; [`Error::NotReady`] if the thread has no scheduler. The thread
+/// continues here.
 pub fn send<P: Platform>(cx: &KernelCtx, t: &'static Thread, to: NodeId) -> Result<()> {
     if to.index() >= cx.node.params.node_count {
         return Err(Error::NoSuchNode);
@@ -100,13 +100,13 @@ pub fn send<P: Platform>(cx: &KernelCtx, t: &'static Thread, to: NodeId) -> Resu
     }
 }
 
-/// Hands a thread that this CPU owns over to a node whose state word has been read, and tells a CPU there,
-/// unless one spins for the thread and sees the owner word by itself.
+/// Transfers a thread that this CPU owns to a node whose state word has been read. Notifies a CPU there,
+/// unless one spins for the thread and sees the owner word itself.
 ///
 /// # Errors
 ///
-/// As [`inbox::announce`]: the thread is this CPU's again, and what has been saved of it is in its frame.
-/// [`Error::Corrupt`] if it was not this CPU's.
+/// The errors of [`inbox::announce`]: the thread belongs to this CPU again, and its saved state is in its
+/// frame. [`Error::Corrupt`] if the thread did not belong to this CPU.
 #[inline(always)]
 fn transfer<P: Platform>(
     cx: &KernelCtx,
@@ -138,11 +138,11 @@ fn transfer<P: Platform>(
     })
 }
 
-/// `Migrate`: the running thread goes on on another node.
+/// `Migrate`: the running thread continues on another node.
 ///
 /// # Errors
 ///
-/// As [`send`]; [`Error::TooDeep`] within an invocation or a crossing call.
+/// The errors of [`send`]; [`Error::TooDeep`] within an invocation or a crossing call.
 pub fn migrate<P: Platform>(cx: &KernelCtx, to: NodeId) -> Result<OpOutcome> {
     let t = dispatch::current(cx);
     // Asking for where one is, is allowed at any depth: nothing moves.
@@ -160,12 +160,12 @@ pub fn migrate<P: Platform>(cx: &KernelCtx, to: NodeId) -> Result<OpOutcome> {
     leave::<P>(cx, t, to, (HandoffKind::Migrate, [0; 4], nowhere))
 }
 
-/// Parks what the running thread, which is in no invocation, does on this ISA, and hands it over with
-/// what it carries.
+/// Parks the state of the running thread on this ISA, and hands the thread over with `words` and `at`. The
+/// thread is in no invocation.
 ///
 /// # Errors
 ///
-/// [`Error::Denied`] if its component may not run there; as [`send`].
+/// [`Error::Denied`] if its component may not run on `to`; the errors of [`send`].
 pub(crate) fn leave<P: Platform>(
     cx: &KernelCtx,
     t: &'static Thread,
@@ -188,12 +188,12 @@ pub(crate) fn leave<P: Platform>(
     Ok(OpOutcome::Switched)
 }
 
-/// `Load` on another node: the running thread goes on there with registers that it brings along. What it
-/// was doing here is kept until it has arrived.
+/// `Load` on another node: the running thread continues there with registers that it carries. Its state here
+/// is kept until it has arrived.
 ///
 /// # Errors
 ///
-/// As [`send`]: the thread is as it was.
+/// The errors of [`send`]: the thread is unchanged.
 pub(crate) fn load<P: Platform>(
     cx: &KernelCtx,
     t: &'static Thread,
@@ -215,13 +215,13 @@ pub(crate) fn load<P: Platform>(
     leave::<P>(cx, t, to, (HandoffKind::Load, [0; 4], nowhere))
 }
 
-/// The thread with this id may have been handed to this node: takes it, if it is in transit to it. It is READY
-/// afterwards, a thread of this CPU, whose scheduler is told; or it runs at once.
+/// Takes the thread with this id if it is in transit to this node. Afterwards the thread belongs to this CPU.
+/// It is READY and its scheduler is told, or it runs at once.
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if its owner word is none, or changes although it is this CPU's; else what keeps its
-/// scheduler from being told.
+/// [`Error::Corrupt`] if the owner word is malformed, or changes although the thread is this CPU's; else the
+/// errors of [`dispatch::tell_scheduler`].
 pub fn receive<P: Platform>(cx: &KernelCtx, id: u64) -> Result<()> {
     // The bit may be of a thread that has been given up since.
     let Some(t) = ids::find_thread(cx.node, id) else {

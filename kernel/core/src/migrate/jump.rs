@@ -1,8 +1,8 @@
-//! `Jump`: the running thread goes on at a place of its choice, on a node of its choice.
+//! `Jump`: the running thread continues at an address and on a node of its choice.
 //!
-//! A runtime that has translated a thread's frames for another ISA has nothing to come back to where
-//! it was, and no call of its own pending where it goes. So it says where the thread goes on and with
-//! which stack, and what the kernel has kept of it on either ISA is forgotten:
+//! A runtime that has translated a thread's frames for another ISA needs neither the old context nor a
+//! pending call on the new node. It names the program counter and the stack, and the kernel drops what it has
+//! kept of the thread on either ISA:
 //!
 //! ```text
 //!   node n: RUNNING ──leave: registers as they are──▶ TRANSIT(m) ──arrive──▶ READY or RUNNING at (pc, sp, fp)
@@ -11,16 +11,16 @@
 //!                                          the call returns `NodeDead`, at n
 //! ```
 //!
-//! To the node where it is already it goes at once, and hands nothing over.
+//! A jump to the current node takes effect at once and hands nothing over.
 //!
-//! Threads that jump are mostly back soon, or jump on: the CPU [spins](crate::migrate::spin_handoff) for them, and where
-//! one does that, a jump there needs no message ([`fast`]). Who stays away is waited for no longer than any
-//! other, and then its dispatcher learns that it has left.
+//! A thread that jumps usually comes back or jumps on soon, so the CPU [spins](crate::migrate::spin_handoff)
+//! for it. A jump to a CPU that spins needs no message (`fast`). The wait is bounded as for any other
+//! handoff; afterwards the dispatcher is told that the thread has left.
 //!
 //! | step | order |
 //! |---|---|
-//! | leave: registers complete in their area ([`begun::JUMPED`]); words carried; owner word | release: whoever takes it over for a node that dies finds the call it made |
-//! | arrive: owner word; registers set; what there was on either ISA is forgotten | nobody else looks at them meanwhile |
+//! | leave: registers complete in their area ([`begun::JUMPED`]); words carried; owner word | release: recovery of a node that dies finds the call that the thread made |
+//! | arrive: owner word; registers set; the state on both ISAs is dropped | no other CPU reads it meanwhile |
 
 use core::sync::atomic::Ordering;
 
@@ -45,10 +45,10 @@ use dyad_object::thread::{Thread, begun};
 ///
 /// # Errors
 ///
-/// [`Error::NoSuchNode`]; [`Error::TooDeep`] within an invocation or a crossing call; [`Error::BadAddress`] if the program
-/// counter is 0, or it or the stack pointer is no user address; [`Error::Denied`] if its component may not run
-/// there; as [`handoff::send`]. The thread goes
-/// on where it was, and keeps what it had.
+/// [`Error::NoSuchNode`]; [`Error::TooDeep`] within an invocation or a crossing call; [`Error::BadAddress`]
+/// if the program counter is 0, or it or the stack pointer is no user address; [`Error::Denied`] if its
+/// component may not run there; the errors of [`handoff::send`]. The thread continues where it was, with its
+/// state unchanged.
 pub fn jump<P: Platform>(cx: &KernelCtx, [to, pc, sp, fp, arg]: [u64; 5]) -> Result<OpOutcome> {
     let t = dispatch::current(cx);
     let to = NodeId::new(to).ok_or(Error::NoSuchNode)?;
@@ -71,7 +71,7 @@ pub fn jump<P: Platform>(cx: &KernelCtx, [to, pc, sp, fp, arg]: [u64; 5]) -> Res
     leave::<P>(cx, t, to, [pc, sp, fp, arg])
 }
 
-/// Hands the running thread over, whose area is complete.
+/// Hands over the running thread, whose area is complete.
 fn leave<P: Platform>(
     cx: &KernelCtx,
     t: &'static Thread,
@@ -141,7 +141,7 @@ pub(crate) fn fast<P: Platform>(
     Some(Departure::Switched)
 }
 
-/// The thread was not taken, and its area is complete by now: it takes the slow path from there.
+/// Takes the slow path for a thread whose fast handoff was rolled back; its area is complete by now.
 #[cold]
 fn stays<P: Platform>(cx: &KernelCtx, t: &'static Thread, to: NodeId, at: [u64; 4]) {
     t.stays();

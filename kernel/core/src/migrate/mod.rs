@@ -2,16 +2,16 @@
 //!
 //! | module | concern |
 //! |---|---|
-//! | [`carried`] | what a thread carries, and why |
+//! | [`carried`] | the words that a thread carries, and the reason for its handoff |
 //! | [`crossing_state`] | the word that counts a thread's crossing calls |
-//! | [`arrive`] | registers and state of a thread that has come |
+//! | [`arrive`] | registers and state of a thread that has arrived |
 //! | [`spin_handoff`] | a CPU that spins until the thread it has handed over comes back |
 //! | [`handoff`] | the transfer from node to node; `Migrate`, `Load` |
-//! | [`jump`] | migration that takes nothing along but a place to go on |
+//! | [`jump`] | migration that carries only an address to continue at |
 //! | [`crossing`] | calls of functions that exist on the other ISA only |
 //!
-//! Nothing here enters the run loop. Functions after which a CPU may have nothing to run say so by [`Departure`], by
-//! [`IntoRunLoop`], or by [`OpOutcome::Switched`](crate::sched::dispatch::OpOutcome).
+//! Nothing here enters the run loop: functions that may leave this CPU without a thread return a
+//! [`Departure`].
 
 pub mod arrive;
 pub mod carried;

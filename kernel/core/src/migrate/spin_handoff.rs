@@ -1,6 +1,6 @@
-//! CPUs that have handed a thread over for an invocation, a call or a jump, and look out for it for a
-//! little while: what has been called is mostly short, and nothing is shorter than finding the thread here
-//! again, with its component, its dispatchers and its slice as they were.
+//! CPUs that hand a thread over for an invocation, a call or a jump, and spin for its return for a short
+//! time. The callee usually takes little time, and nothing is faster than finding the thread here again, with
+//! its component, dispatchers and slice in place.
 //!
 //! ```text
 //!              hand over: owner TRANSIT(n)            owner TRANSIT(here): taken
@@ -10,14 +10,14 @@
 //!                           the dispatcher goes on and is told that t has left
 //! ```
 //!
-//! While it spins, a CPU says so with the thread's address in its `activity`. Who hands it just that
-//! thread need not tell it: neither message nor doorbell.
+//! While it spins, a CPU announces the thread's address in its `activity` word. A CPU that hands this thread
+//! to it sends neither message nor doorbell.
 //!
-//! The protocol and its orderings are in [`dyad_ring::handoff`]. Here is who does it, and what for.
+//! [`dyad_ring::handoff`] has the protocol and its orderings. This module applies it to threads.
 //!
-//! No other thread of this CPU's scheduler runs meanwhile, so the wait is short ([`SPIN_NS`]), and ends
-//! at once if anything comes in. Threads on a time budget are not waited for. Only where caches are
-//! coherent: elsewhere looking at a word costs more than the message.
+//! No other thread of this CPU's scheduler runs meanwhile. The wait is therefore short ([`SPIN_NS`]) and ends
+//! at once if anything comes in. A CPU does not spin for threads on a time budget. It spins only where caches
+//! are coherent: elsewhere polling a word costs more than the message.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,32 +35,32 @@ use dyad_machine::{Platform, inbox};
 use dyad_object::memory::{CoherentWords, look_coherent};
 use dyad_object::thread::{Owner, State, Thread};
 
-/// How long a CPU spins at least: as long as an idle one polls before it sleeps.
+/// The least time that a CPU spins: as long as an idle CPU polls before it sleeps.
 pub const SPIN_NS: u64 = 20_000;
-/// Looks between two looks at the clock.
+/// Polls of the owner word between two reads of the clock.
 const LOOKS: u32 = 64;
-/// How often it looks at the clock at least: on machines that are slow for their clock, as under a
-/// simulator, others take their time, too.
+/// The least number of clock reads. On a machine that is slow compared with its clock, such as a simulated
+/// one, the other node is slow too.
 const ROUNDS: u32 = 64;
 
-/// What changes in an owner word when a thread in transit is taken to run.
+/// The bits of an owner word that change when a thread in transit is taken to run.
 const TAKEN: u64 = State::Transit as u64 ^ State::Running as u64;
 
-/// What a CPU that spins for a thread says in its `activity`.
+/// The `activity` word of a CPU that spins for a thread.
 #[inline(always)]
 pub(crate) fn activity_word(t: &'static Thread) -> u64 {
     activity::spinning(core::ptr::from_ref(t) as u64)
 }
 
-/// Whether the CPU of a thread that is about to be handed over may look out for it.
+/// Whether this CPU may spin for a thread that is about to be handed over.
 #[inline]
 pub(crate) fn can_spin(cx: &KernelCtx, t: &Thread) -> bool {
     cx.words().is_coherent() && t.budget.load(Ordering::Relaxed) == 0
 }
 
-/// Whether a CPU of node `to` spins for a thread that has just been handed to that node: it sees the owner
-/// word by itself, and need not be told. `was` is the state word of the node from before the hand-over. If it
-/// is another one by now, the node may have been recovered before the owner word said whose the thread is.
+/// Whether a CPU of node `to` spins for a thread that has just been handed to that node. Such a CPU sees the
+/// owner word itself and need not be notified. `was` is the state word of the node before the handoff. If the
+/// state word has changed, recovery of the node may have run before the owner word named the node.
 #[inline]
 pub(crate) fn is_awaited(cx: &KernelCtx, t: &'static Thread, to: NodeId, was: NodeWord) -> bool {
     let Some(words) = cx.words().if_coherent() else {
@@ -76,7 +76,7 @@ pub(crate) fn is_awaited(cx: &KernelCtx, t: &'static Thread, to: NodeId, was: No
         })
 }
 
-/// Words of coherent memory, as [`dyad_ring::handoff`] wants them.
+/// Coherent memory as [`dyad_ring::handoff`] accesses it.
 struct Direct(CoherentWords);
 
 impl handoff::Words for Direct {
@@ -103,34 +103,34 @@ impl handoff::Words for Direct {
     }
 }
 
-/// What has become of a thread that was to be handed over.
+/// The outcome of a handoff by [`Handoff::pass`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passed {
-    /// The thread runs on this CPU still: what it has stored is to be taken back.
+    /// The thread still runs on this CPU: the caller must undo what it has stored.
     RolledBack,
-    /// The CPU has spun for the thread, and the run loop goes on: [`Departure::Away`](super::Departure::Away).
+    /// The thread does not run on this CPU now. The CPU continues in the run loop.
     Away,
 }
 
-/// How a thread is handed to a CPU of another ISA that most likely spins for it: all that has been looked
-/// at before, and is as it has to be.
+/// A handoff of a thread to a CPU of another ISA that probably spins for it. All preconditions have been
+/// checked.
 pub(crate) struct Handoff {
     words: CoherentWords,
     to: NodeId,
     cpu: CpuId,
-    /// The state word of that node, and what it said.
+    /// The state word of the receiving node, and the value that was read.
     node: &'static AtomicU64,
     state: u64,
-    /// What that CPU does.
+    /// The `activity` word of the receiving CPU.
     peer: &'static AtomicU64,
-    /// The owner word as it is, and as it is to become.
+    /// The owner word now, and after the handoff.
     mine: u64,
     handed: u64,
 }
 
 impl Handoff {
-    /// The way of the running thread to a CPU of a node. `None` if anything is not as expected; nothing has
-    /// changed then.
+    /// Prepares a handoff of the running thread to a CPU of a node. Returns `None` if any precondition fails;
+    /// nothing has changed then.
     #[inline(always)]
     pub fn find(cx: &KernelCtx, t: &'static Thread, (to, cpu): (NodeId, CpuId)) -> Option<Handoff> {
         let words = cx.words().if_coherent()?;
@@ -157,14 +157,14 @@ impl Handoff {
         })
     }
 
-    /// Whether that CPU spins for the thread, as far as can be told before it is handed over.
+    /// Whether the receiving CPU spins for the thread, as far as can be known before the handoff.
     #[inline(always)]
     pub fn is_looked_out_for(&self, t: &'static Thread) -> bool {
         look_coherent(self.peer) == activity_word(t)
     }
 
-    /// Hands the running thread over, which has stored what it does there, and spins for it. Comes back only if the
-    /// thread does not go on here at once.
+    /// Hands over the running thread, whose words are stored, and spins for it. Returns only if the thread
+    /// does not continue here at once.
     #[inline(always)]
     #[must_use]
     pub fn pass<P: Platform>(
@@ -196,7 +196,8 @@ impl Handoff {
         Passed::Away
     }
 
-    /// Tells the CPU of the thread. `false`: that was not possible, and the thread is this CPU's again.
+    /// Notifies the receiving CPU of the thread. Returns `false` if that was not possible and the thread
+    /// belongs to this CPU again.
     #[cold]
     fn announce<P: Platform>(&self, cx: &KernelCtx, t: &'static Thread) -> bool {
         let sent = inbox::announce::<P>(self.to, self.cpu, t.id.load(Ordering::Relaxed));
@@ -205,8 +206,8 @@ impl Handoff {
     }
 }
 
-/// The thread has not left, and runs on. A sender that has seen this CPU spin has rung no doorbell: if
-/// something has come since, the first instruction in user mode is interrupted, and the run loop looks.
+/// Continues a thread that has not left. A sender that has seen this CPU spin has rung no doorbell. If
+/// something has come since, the first instruction in user mode is interrupted, so that the run loop checks.
 #[cold]
 fn rollback<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
     cx.local.thread.set(Some(t));
@@ -216,15 +217,15 @@ fn rollback<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
     }
 }
 
-/// Whether an owner word says that its thread has been handed to this node and nobody has taken it.
+/// A predicate on owner words: the thread is in transit to this node.
 #[inline(always)]
 fn is_here(cx: &KernelCtx) -> impl Fn(u64) -> bool {
     let (node, incarnation) = (cx.node.id(), cx.node.incarnation());
     move |word| Owner::says(word, State::Transit, node, incarnation)
 }
 
-/// Spins for a thread that has been handed to node `to`. Goes on with the thread, or comes back: then the run loop goes
-/// on.
+/// Spins for a thread that has been handed to node `to`. Resumes the thread if it comes back; otherwise
+/// returns, and the caller enters the run loop.
 #[inline(never)]
 pub(crate) fn wait<P: Platform>(cx: &KernelCtx, t: &'static Thread, to: NodeId) -> IntoRunLoop {
     let me = cx.node.sb.cpu(cx.node.id(), cx.cpu());
@@ -237,7 +238,7 @@ pub(crate) fn wait<P: Platform>(cx: &KernelCtx, t: &'static Thread, to: NodeId) 
     }
 }
 
-/// Spins, on a CPU whose `activity` says so. Goes on with the thread, or comes back, as [`wait`].
+/// Spins on a CPU whose `activity` word announces it. Resumes the thread or returns, like [`wait`].
 pub(crate) fn look<P: Platform>(
     cx: &KernelCtx,
     me: &'static CpuEntry,
@@ -258,7 +259,7 @@ pub(crate) fn look<P: Platform>(
     stop::<P>(cx, me, t, to, words)
 }
 
-/// Looks at the thread's owner word until it is this node's, something else has come, or the time is up.
+/// Polls the thread's owner word until it names this node, something else has come in, or the time is up.
 #[inline(always)]
 fn watch<P: Platform>(
     cx: &KernelCtx,
@@ -285,7 +286,7 @@ fn watch<P: Platform>(
     None
 }
 
-/// Takes a thread that has come back; `false` if somebody else has.
+/// Takes a thread that has come back; returns `false` if another CPU has taken it.
 #[inline(always)]
 fn take(cx: &KernelCtx, t: &'static Thread, word: u64, words: CoherentWords) -> bool {
     let taken = handoff::claim(&Direct(words), &t.owner, word, word ^ TAKEN);
@@ -302,7 +303,7 @@ fn take(cx: &KernelCtx, t: &'static Thread, word: u64, words: CoherentWords) -> 
     taken
 }
 
-/// Goes on with a thread that has come back, or comes back itself.
+/// Resumes a thread that has come back; returns if it cannot run here now.
 #[inline(always)]
 fn go_on_with<P: Platform>(cx: &KernelCtx, me: &CpuEntry, t: &'static Thread) -> IntoRunLoop {
     // As `inbox::prepare`.
@@ -319,7 +320,8 @@ fn go_on_with<P: Platform>(cx: &KernelCtx, me: &CpuEntry, t: &'static Thread) ->
     IntoRunLoop
 }
 
-/// Stops spinning. The dispatcher of the thread goes on, unless the thread has come back at the last moment.
+/// Stops spinning. The dispatcher of the thread continues, unless the thread has come back at the last
+/// moment.
 #[cold]
 fn stop<P: Platform>(
     cx: &KernelCtx,
@@ -336,7 +338,7 @@ fn stop<P: Platform>(
     given_up(cx, to)
 }
 
-/// The thread is somebody else's: nothing of it may be looked at any more.
+/// Continues the dispatcher. The thread belongs to another CPU, so this function does not read it.
 #[cold]
 fn given_up(cx: &KernelCtx, to: NodeId) -> IntoRunLoop {
     let next = cx.local.chain.pop();

@@ -1,6 +1,6 @@
-//! Reports of faults that have ended threads, written by the run loop in pieces.
+//! Reports of faults that have ended threads; the run loop writes them in pieces.
 //!
-//! | piece | what |
+//! | piece | content |
 //! |---|---|
 //! | 0 | the fault: thread, address, program counter, reason |
 //! | 1, 2, ... | the registers, `LINES` lines each |
@@ -17,10 +17,10 @@ use dyad_machine::platform::FaultKind;
 use dyad_machine::{Platform, error};
 use dyad_object::node::Node;
 
-/// Lines of registers in a piece.
+/// Number of register lines in a piece.
 const LINES: usize = 2;
 
-/// Writes the next piece of this CPU's report. `false` if there is none.
+/// Writes the next piece of this CPU's report. Returns `false` if there is none.
 pub fn write_piece<P: Platform>(node: &Node, local: &CpuLocal) -> bool {
     if !local.fault_note.is_pending() {
         return false;
@@ -43,7 +43,7 @@ pub fn write_piece<P: Platform>(node: &Node, local: &CpuLocal) -> bool {
     true
 }
 
-/// Writes all that is left of it: this CPU does not come back to its run loop.
+/// Writes the rest of the report, because this CPU does not come back to its run loop.
 pub fn write_all<P: Platform>(node: &Node, local: &CpuLocal) {
     while write_piece::<P>(node, local) {}
 }
@@ -77,7 +77,7 @@ fn headline<P: Platform>(node: &Node, facts: &Facts) {
     );
 }
 
-/// Writes some of the registers, from the one with this number on. `false` if there are none.
+/// Writes [`LINES`] registers, beginning with register number `from`. Returns `false` if there are none.
 fn registers<P: Platform>(facts: &Facts, from: usize) -> bool {
     let mut n = 0;
     P::dump_regs(&facts.area(), &mut |name, value| {

@@ -1,22 +1,22 @@
-//! What other CPUs have for this one: shootdowns, threads that are handed over, messages.
+//! Requests of other CPUs to this one: shootdowns, threads that are handed over, messages.
 //!
-//! Bits, rings and the sending half are in [`inbox`].
+//! [`inbox`] has the bits, the rings and the sending half.
 //!
 //! | step | order |
 //! |---|---|
-//! | the pending bits are taken, all at once; then the flush word, the arrivals, and the rings of the senders are looked at | acquire: what was there before a bit that was taken is seen. What comes later sets its bit anew |
-//! | the flush word is taken; then translations are dropped | a shootdown that is asked for later sets the word anew |
-//! | [`BATCH`](arrivals::BATCH) threads; if there are more, this CPU's own bit is set | those that are left come next turn, in the order of a circle: no thread waits for ever |
-//! | some messages of a sender, then the next one's turn; what is left has its bit set again | a sender who never stops does not keep this CPU from others, and is not forgotten |
+//! | the pending bits are taken, all at once; then the flush word, the arrivals, and the rings of the senders are read | acquire: what was stored before a bit that was taken is seen. A later request sets its bit again |
+//! | the flush word is taken; then translations are dropped | a later shootdown sets the word again |
+//! | [`BATCH`](arrivals::BATCH) threads; if there are more, this CPU's own bit is set | the others come next turn, round robin: no thread waits for ever |
+//! | some messages of a sender, then the next sender; the bit is set again for what is left | a sender that never stops does not keep this CPU from others, and is not forgotten |
 //!
-//! Bits of threads are hints: the owner word decides. So one that is set twice, or late, does no harm; a thread
-//! whose giver has died before it set the bit is announced once more by recovery.
+//! Bits of threads are hints: the owner word decides. A bit that is set twice, or late, does no harm. If the
+//! sender of a thread dies before it sets the bit, recovery sets it.
 //!
-//! Whoever drives rounds, or waits for other nodes, also comes here: a CPU that waits for messages
-//! to be taken must take its own.
+//! A CPU that drives rounds, or waits for other nodes, also calls [`drain`]: a CPU that waits for its
+//! messages to be taken must take its own.
 //!
-//! Contents are not trusted: a message that names
-//! something that is not there, or not in the state the message says, is dropped and reported.
+//! Contents are not trusted. A message that names a missing object, or one in another state than the message
+//! says, is dropped and reported.
 
 use core::sync::atomic::Ordering;
 
@@ -37,14 +37,14 @@ use dyad_object::node::{Node, node};
 use dyad_object::thread::Thread;
 use dyad_space::shootdown;
 
-/// Most messages taken from one inbox before others get their turn.
+/// Most messages taken from one inbox before the next sender's turn.
 const BATCH: usize = 8;
 /// Most messages taken at once: bounds the time a CPU spends here.
 const TOTAL: usize = 12;
 
-/// Takes what has come in. Bounded: at most [`BATCH`](arrivals::BATCH) threads, `BATCH` messages per sender and
-/// `TOTAL` of all; if more are left a bit is set again, and the CPU neither sleeps nor runs user code before it
-/// has come back. The first sender is another one in each turn, so that all have theirs.
+/// Takes pending requests. Bounded: at most [`BATCH`](arrivals::BATCH) threads, `BATCH` messages per sender
+/// and `TOTAL` messages. If more are left, a bit is set again, and the CPU neither sleeps nor runs user code
+/// before its next call. Each turn begins with another sender, so that all senders are served.
 pub fn drain<P: Platform>() {
     let node = node();
     let local = P::local();
@@ -104,7 +104,7 @@ pub fn drain<P: Platform>() {
     }
 }
 
-/// Takes threads that have been handed to this CPU.
+/// Takes threads that have been handed to this CPU, at most [`BATCH`](arrivals::BATCH).
 fn take_arrivals<P: Platform>(node: &'static Node, line: &WakeLine) {
     let local = P::local();
     let mut next = local.next_arrival.get();
@@ -125,9 +125,9 @@ fn take_arrivals<P: Platform>(node: &'static Node, line: &WakeLine) {
     }
 }
 
-/// Does what a message says. Nobody waits for an answer: what goes wrong is reported here, and
-/// nothing has been done then. The sender may have died since, and may have been another one than
-/// the ring says if it is a liar: no message gives it anything that it could not do by itself.
+/// Handles a message. The sender does not wait for an answer: an error is reported here, and nothing has been
+/// done then. The sender may have died since, and the ring's number of the sender may be forged: no message
+/// gives a sender anything that it could not do itself.
 fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
     let result = match m.0[0] {
         kind::ROOT => become_root::<P>(&KernelCtx::here::<P>(), m.0[1], m.0[2]),
@@ -150,12 +150,12 @@ fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
     }
 }
 
-/// A [`ROOT`](kind::ROOT) message has come. Root threads are private to a node, so that no other node's
-/// word has to be looked at in each turn of the run loop; this is how others change them.
+/// Handles a [`ROOT`](kind::ROOT) message. Root threads are private to a node, so that the run loop need not
+/// read shared words in each turn; other nodes change them by this message.
 ///
 /// # Errors
 ///
-/// [`Error::Revoked`] if the thread is gone by now, [`Error::BadArgument`], else as
+/// [`Error::Revoked`] if the thread is gone by now, [`Error::BadArgument`]; the errors of
 /// [`dispatch::set_root`].
 fn become_root<P: Platform>(cx: &KernelCtx, thread: u64, cpu: u64) -> Result<()> {
     let (t, _) = dyad_object::follow::<Thread>(cx.node, thread, Thread::KIND)?;
@@ -165,12 +165,12 @@ fn become_root<P: Platform>(cx: &KernelCtx, thread: u64, cpu: u64) -> Result<()>
     dispatch::set_root::<P>(cx, cpu, t)
 }
 
-/// Rewrites a frame in place so that this machine drops its translations of it. Any frame that is in a
-/// pool may be named: its words stay what they are.
+/// Rewrites a frame in place so that this machine drops its translations of the old code. Any frame of a pool
+/// may be named: its words keep their values.
 ///
 /// # Errors
 ///
-/// [`Error::BadArgument`] if it is in no pool.
+/// [`Error::BadArgument`] if the frame is in no pool.
 pub(crate) fn publish_code_here<P: Platform>(node: &Node, frame: u64) -> Result<()> {
     let pa = u32::try_from(frame)
         .ok()

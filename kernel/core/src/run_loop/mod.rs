@@ -1,4 +1,4 @@
-//! What a CPU does between two traps: attend to others, run a thread, or sleep.
+//! What a CPU does between two traps: poll for work, run a thread, or sleep.
 //!
 //! ```text
 //!   attend ──▶ a thread? ──yes──▶ announce USER ──nothing came in──▶ resume it
@@ -8,31 +8,31 @@
 //!     └──── announce ASLEEP, wait ◀─────┘ (back to attend)
 //! ```
 //!
-//! What is attended to in each turn, in this order:
+//! Work is polled in each turn, in this order:
 //!
-//! | what | why there |
+//! | work | reason for its place |
 //! |---|---|
-//! | a stop request | the states that are reported are those of the moment |
-//! | a round of this node | whoever drives it waits for this CPU; nothing shared is in hand here |
-//! | messages | threads that have come are there when the scheduler looks |
-//! | on the first CPU: clock exchanges, the end of the run, the life of other nodes, requests from outside | one CPU of a node is enough, and others wait for it |
-//! | the heartbeat | after all that: it says that the node still attends, not that its timer runs |
+//! | a stop request | the states that are reported are those of this moment |
+//! | a round of this node | the round's driver waits for this CPU; no shared reference is held here |
+//! | messages | threads that have arrived are there when the scheduler looks |
+//! | on the first CPU: clock exchanges, the end of the run, the life of other nodes, requests from outside | one CPU of a node is enough, and other nodes wait for it |
+//! | the heartbeat | after all that: it shows that the node still does its work, not just that its timer runs |
 //! | interrupts | they become messages at endpoints |
-//! | the end of a slice | it changes who runs, so it comes last |
-//! | a piece of the report of a fault | behind all that others wait for; then comes another turn |
+//! | the end of a slice | it changes which thread runs, so it comes last |
+//! | a piece of the report of a fault | after all that other CPUs wait for; then comes another turn |
 //!
-//! Each of these is bounded, and none waits: what is not done comes again in the next turn. Between two turns
-//! interrupts are taken, so that no stretch with interrupts masked is longer than a turn.
+//! Each of these is bounded, and none waits: what is left is done in the next turn. Interrupts are taken
+//! between two turns, so interrupts are never masked for longer than a turn.
 //!
 //! | step | order |
 //! |---|---|
-//! | announce USER or ASLEEP; fence; look whether something has come | against a sender, who posts, fences, looks at what was announced: one of them sees the other ([`dyad_ring::wake`]) |
-//! | leave the user half; fall asleep for rounds; announce ASLEEP; wait | a sleeping CPU holds no translation and is in no round, so nobody waits for it |
-//! | wake up for rounds before anything shared is looked at | what it reads is not reused before it is out again |
+//! | announce USER or ASLEEP; fence; check whether something has come | pairs with a sender, which posts, fences, and reads what was announced: one of them sees the other ([`dyad_ring::wake`]) |
+//! | leave the user half; fall asleep for rounds; announce ASLEEP; wait | a sleeping CPU holds no translation and is in no round, so no CPU waits for it |
+//! | wake up for rounds before anything shared is read | what the CPU reads is not reused before it has left the kernel again |
 //!
-//! A CPU is *attentive* whenever it is here: senders then need no doorbell. Fast paths through the
-//! kernel (see [`crate::syscall::entry`]) do not come here: for senders they are part of running user code,
-//! and a doorbell that is rung meanwhile is taken when they end.
+//! A CPU is *attentive* whenever it is here: senders then ring no doorbell. Fast paths through the kernel
+//! (see [`crate::syscall::entry`]) do not pass here: for senders they are part of user code, and a doorbell
+//! that is rung meanwhile is taken when they end.
 
 pub mod barrier;
 pub mod faults;
@@ -100,7 +100,7 @@ fn poll_work<P: Platform>(cx: &KernelCtx) -> u64 {
     local.last_tick.get() + TICK_NS
 }
 
-/// Sends the message of interrupt `number` of this node, if somebody wants to hear of it.
+/// Sends the message of interrupt `number` of this node, if the interrupt is attached to an endpoint.
 pub fn deliver<P: Platform>(cx: &KernelCtx, number: usize) {
     // Not held while the message is sent: who wakes up may change it.
     let target = cx.node.interrupts.get(number).and_then(|slot| *slot.lock());
@@ -110,11 +110,11 @@ pub fn deliver<P: Platform>(cx: &KernelCtx, number: usize) {
     }
 }
 
-/// The loop. Entered after every trap from user mode that does not end by a fast path.
+/// The run loop, entered after every trap from user mode that does not end by a fast path.
 ///
-/// A thread is resumed only if nothing has come since it was announced: a message that had come before
-/// would have rung no doorbell, and would wait for as long as the thread runs. If resuming comes back,
-/// what the thread runs in is gone: it has ended, and so may those under it, and the loop goes on.
+/// A thread is resumed only if nothing has come since USER was announced: an earlier message rang no
+/// doorbell, and would wait for as long as the thread runs. If resuming returns, the thread's component or
+/// address space is gone. The thread has ended, and perhaps those under it, and the loop continues.
 pub fn run<P: Platform>() -> ! {
     let cx = KernelCtx::here::<P>();
     let mut again = false;
@@ -149,10 +149,9 @@ pub fn run<P: Platform>() -> ! {
     }
 }
 
-/// After an operation that has changed who runs here: goes on with that thread by the shortest
-/// way. Others are not attended to: for them it is as if one thread had gone on. The timer is set anew
-/// only if it would come too late for the new thread's slice; if it comes too early, nothing is over,
-/// and the loop sets it again.
+/// Resumes the thread that runs here after an operation has changed it, without a turn of the run loop: for
+/// other CPUs it is as if one thread had continued. The timer is set only if it would expire too late for the
+/// new thread's slice. If it expires too early, no slice is over, and the run loop sets it again.
 pub fn switched<P: Platform>(cx: &KernelCtx) -> ! {
     if let Some((t, to)) = cx.local.spins.get() {
         let IntoRunLoop = spin_handoff::wait::<P>(cx, t, to);
@@ -168,11 +167,11 @@ pub fn switched<P: Platform>(cx: &KernelCtx) -> ! {
     run::<P>()
 }
 
-/// No thread runs here, and the root thread waits: polls a little, then sleeps until something comes or
+/// Idles this CPU, which has no thread to run: polls for a short time, then sleeps until something comes or
 /// housekeeping is due.
 ///
-/// The user half goes before the CPU falls asleep as far as rounds are concerned: a CPU that sleeps is
-/// not asked to flush its TLB.
+/// The CPU leaves the user half before it falls asleep for rounds: a sleeping CPU is not asked to flush its
+/// TLB.
 fn idle<P: Platform>(cx: &KernelCtx, next: u64) {
     let node = cx.node;
     let me = node.sb.cpu(node.id(), cx.cpu());

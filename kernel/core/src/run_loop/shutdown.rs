@@ -4,9 +4,8 @@
 //! program exits on some CPU ─▶ space destroyed ─▶ shutdown word := code + 1 ─▶ all nodes notified
 //!   ─▶ each node's first CPU: counters, checks, LEFT, exit
 //! ```
-//! The state of a run is one word, `shutdown`: 0 while it goes on, the code plus one from the
-//! moment that somebody has ended it. A stop request is another one, `control`, which only the
-//! launcher writes.
+//! The state of a run is one word, `shutdown`: 0 while the run continues, the exit code plus one once it has
+//! been ended. A stop request is in another word, `control`, which only the launcher writes.
 //!
 //! A stop request of the launcher (another node died, time is up, Ctrl-C) is answered with a
 //! `status` record of every CPU.
@@ -16,25 +15,25 @@
 //! | `Shutdown` of a program, the last in-kernel test | the code that was given |
 //! | the launcher's stop request | [`EXIT_STOPPED`] |
 //! | a node that cannot join (`dyad-boot`) | `EXIT_BOOT` |
-//! | a kernel panic ([`mod@dyad_machine::panic`]), without any of what is here | `EXIT_PANIC` |
+//! | a kernel panic ([`mod@dyad_machine::panic`]), which skips all that is described here | `EXIT_PANIC` |
 //!
 //! | step | order |
 //! |---|---|
-//! | the shutdown word, by compare-and-swap from 0; then every node is notified | the first code wins; whoever is woken sees it |
-//! | last output, counters and checks; LEFT; the `exit` record; the machine ends | LEFT with release: whoever reads it knows that this node writes nothing shared any more |
+//! | the shutdown word, by compare-and-swap from 0; then every node is notified | the first code wins; a notified node sees it |
+//! | last output, counters and checks; LEFT; the `exit` record; the machine ends | LEFT with release: a node that reads it knows that this node writes nothing shared any more |
 //!
-//! Nothing here waits without a bound, and what has a bound goes on when it is reached: a run that
-//! cannot end in good order is ended by the launcher, and its records say how far it has come.
+//! Every wait here is bounded, and the shutdown continues when the bound is reached. A run that cannot end in
+//! good order is ended by the launcher, and its records show how far it has come.
 //!
-//! | who waits | for what | at most |
+//! | waiter | waits for | at most |
 //! |---|---|---|
 //! | the first CPU, when it was told to stop | reports of the node's other CPUs | 0.3 s |
 //! | the first CPU, before an audit | its node's other CPUs; then the other nodes | 5 s each ([`dyad_audit::at_end`]) |
 //!
 //! A node that has left stays LEFT, and nothing of it is recovered: it was in no row when it left.
 //!
-//! With the boot parameter `audit`, all CPUs but the first of each node stop before it leaves, and the
-//! last node to leave compares all tables with each other: then nobody is in the middle of anything.
+//! With the boot parameter `audit`, all CPUs of a node but the first stop before the node leaves, and the
+//! last node to leave compares all tables with each other: no row is under way then.
 
 use core::fmt;
 use core::sync::atomic::Ordering;
@@ -50,19 +49,19 @@ use dyad_machine::cpu::CpuLocal;
 use dyad_machine::{Platform, inbox};
 use dyad_object::node::Node;
 
-/// Whether the launcher wants all nodes to report and stop. Looked at in each turn of the run loop, and
+/// Whether the launcher wants all nodes to report and stop. Checked in each turn of the run loop, and
 /// wherever a node waits for others.
 pub fn stop_requested(node: &Node) -> bool {
     is_stop(node.words.read(&node.sb.control))
 }
 
-/// Whether a word of [`control`] asks for that.
+/// Whether a [`control`] word asks all nodes to report and stop.
 pub(crate) const fn is_stop(word: u64) -> bool {
     control::command(word) == control::REPORT_AND_STOP
 }
 
-/// Reports what this CPU is doing; the first CPU then ends the machine. The others
-/// stay here, so that nothing changes any more that a report has told of.
+/// Reports the state of this CPU; the first CPU then ends the machine. The other CPUs stay here, so that
+/// nothing changes that a report has described.
 pub fn stop<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
     faults::write_all::<P>(node, local);
     console::flush_reports::<P>();
@@ -86,9 +85,9 @@ pub fn stop<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
     exit::<P>(EXIT_STOPPED, format_args!("stopped by the launcher"))
 }
 
-/// The `status` record of this CPU: which thread it runs and where, or what its scheduler waits
-/// for. Of a system that hangs this is all that one gets to see, so it has the counts that tell
-/// whether the program goes round, or the kernel, or both wait.
+/// Writes the `status` record of this CPU: the thread that it runs and where, or what its scheduler waits
+/// for. It is all that is visible of a system that hangs, so it includes counts that tell whether the program
+/// loops, the kernel loops, or both wait.
 fn status<P: Platform>(node: &Node, local: &CpuLocal) {
     let (doorbells, timers, _) = local.interrupt_counts();
     let counts = format_args!(
@@ -141,8 +140,8 @@ fn status<P: Platform>(node: &Node, local: &CpuLocal) {
     }
 }
 
-/// Ends the machine. The node word first, then the record, which is the last thing that the
-/// launcher reads of this machine: who has seen it may look at the shared memory.
+/// Ends the machine. The node word comes first, then the record, which is the last thing that the launcher
+/// reads of this machine: after it, the launcher may read the shared memory.
 pub fn exit<P: Platform>(code: u32, reason: fmt::Arguments<'_>) -> ! {
     // Before it has joined, it has nothing to leave; and there may be no superblock to write to.
     if let Some(node) = dyad_object::node::try_node()
@@ -164,7 +163,7 @@ pub fn exit<P: Platform>(code: u32, reason: fmt::Arguments<'_>) -> ! {
     P::exit(code)
 }
 
-/// Tells all nodes to end in good order, once: who comes second, with whatever code, changes nothing.
+/// Tells all nodes to end in good order. Only the first call has an effect, whatever the code of later ones.
 pub fn shut_down<P: Platform>(node: &'static Node, code: u32) {
     let _ = node.words.exchange(&node.sb.shutdown, 0, code as u64 + 1);
     // Each is rung out of sleep, or out of user code. A node that is not told, because it joins
@@ -182,8 +181,8 @@ pub fn shut_down<P: Platform>(node: &'static Node, code: u32) {
     }
 }
 
-/// Keeps a CPU, not the first of its node, out of everything until the machine ends. It is between two
-/// rows here, and what it has done is done: that is what the audit needs of it.
+/// Keeps a CPU that is not the first of its node idle until the machine ends. The CPU is between two rows,
+/// and its earlier rows are complete, as the audit requires.
 pub(crate) fn park<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
     faults::write_all::<P>(node, local);
     node.reported.fetch_add(1, Ordering::AcqRel);
@@ -193,8 +192,8 @@ pub(crate) fn park<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
     stop::<P>(node, local)
 }
 
-/// Ends this node in good order: the shutdown word is set. On its first CPU, from the run loop: no
-/// row of this CPU is open, and no thread of it runs.
+/// Ends this node in good order after the shutdown word has been set. Called on the first CPU from the run
+/// loop: no row of this CPU is open, and no thread of it runs.
 pub fn finish<P: Platform>(node: &'static Node) -> ! {
     faults::write_all::<P>(node, P::local());
     console::flush_reports::<P>();

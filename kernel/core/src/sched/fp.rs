@@ -1,10 +1,9 @@
-//! Floating-point and vector registers: loaded when a thread first uses them, and nobody's
-//! beyond an invocation.
+//! Floating-point and vector registers: loaded on a thread's first use, and dropped at an invocation.
 //!
-//! User mode has them *off*, so that the first instruction that needs them traps ([`wanted`]). What
-//! they will hold is in the thread's frame, for each ISA: its area if the ISA's bit in `used_fp` is
-//! set, else the initial state. From then on this CPU has them (`fp_of`), until another thread is
-//! loaded, or the thread crosses into a component.
+//! User mode starts with them *off*, so that the first instruction that needs them traps ([`wanted`]). Their
+//! contents come from the thread's frame, which has an area for each ISA. The area is used if the ISA's bit
+//! in `used_fp` is set, else the initial state. From then on this CPU holds them (`fp_of`), until another
+//! thread is loaded or the thread enters a component.
 //!
 //! ```text
 //!            first use: from the area, or as at the start; bit set
@@ -13,18 +12,18 @@
 //!    └──── invocation, return: bit cleared, nothing saved ([`forget`]) ──────┘
 //! ```
 //!
-//! An invocation carries nothing in them, so whoever is entered, and whoever is returned to, finds
-//! zeros and the initial control words: round to nearest, no traps. What is left in the registers
-//! is never seen: they are filled before they are on again. A fault handler is entered like
-//! that too, but what it interrupts goes on with its own registers: they are kept meanwhile
-//! ([`keep`], [`bring_back`]).
+//! An invocation passes nothing in these registers: a callee, and a caller after the return, finds zeros and
+//! the initial control words (round to nearest, no traps). Values left in the registers are never visible,
+//! because the registers are filled before they are on again. A fault handler is entered in the same way, but
+//! the interrupted code gets its own registers back: they are saved meanwhile ([`keep`], [`bring_back`]).
 //!
 //! # A side that waits in `Migrate`
 //!
-//! What a thread has in these registers when it migrates is that ISA's side's until it comes back. The
-//! side's area is wanted for something else if the thread runs a service, or a crossing call, on that ISA
-//! meanwhile. Whatever runs on one ISA leaves nothing in the area of the other one. So the contents lie in
-//! the area of either ISA, and move from one to the other before something else comes to where they are:
+//! A side is the state that a thread has on one ISA. When the thread migrates, its registers stay with that
+//! side until it comes back. The side's area is needed for something else if the thread meanwhile runs a
+//! service or a crossing call on that ISA. Code that runs on one ISA leaves nothing in the area of the other.
+//! So the contents lie in the area of either ISA, and are copied to the other before something else
+//! overwrites them:
 //!
 //! ```text
 //!   Migrate from X: used on X ──arrives on Y──▶ kept of X, in X's area
@@ -34,12 +33,13 @@
 //!   Migrate back to X: kept of X, in either ──▶ used on X, in X's area
 //! ```
 //!
-//! At most one side waits, so there is at most one of these. `used_fp` says which side's they are and where:
-//! one word, which changes after the copy. A node that dies in between leaves the one or the other.
+//! At most one side waits, so at most one such copy exists. `used_fp` says whose it is and where it lies. It
+//! is one word, which changes after the copy, so a node that dies in between leaves one valid state or the
+//! other.
 //!
-//! Threads that do not use them pay nothing. The fast paths of invocations, returns and faults ask
-//! which thread runs anyway; they ask `fastpath_thread` of the CPU, which is none while the running thread
-//! has something to be forgotten or kept.
+//! Threads that do not use these registers pay nothing. The fast paths of invocations, returns and faults
+//! check which thread runs anyway. They check the CPU's `fastpath_thread`, which is none while the running
+//! thread has registers to forget or to keep.
 
 use core::sync::atomic::Ordering;
 
@@ -58,46 +58,47 @@ const fn bit<P: Platform>() -> u64 {
     used(P::ISA)
 }
 
-/// The bit of an ISA in `used_fp`: the thread has something there, in its area or in the registers.
+/// The bit of an ISA in `used_fp`: the thread has values there, in its area or in the registers.
 const fn used(isa: Isa) -> u64 {
     1 << isa.index()
 }
 
-/// All of these bits.
+/// The bits of all ISAs in `used_fp`.
 pub const USED: u64 = (1 << ISA_COUNT) - 1;
 
-/// The bit in `used_fp` that says that the registers of an ISA's side are kept while it waits in `Migrate`.
+/// The bit in `used_fp` for registers that are kept for an ISA's side while it waits in `Migrate`.
 pub const fn kept(isa: Isa) -> u64 {
     1 << (8 + isa.index())
 }
 
-/// In `used_fp`: what is kept lies in the area of the other ISA than the side's.
+/// The bit in `used_fp` for registers that are kept in the area of the other ISA.
 const AWAY: u64 = 1 << 16;
 
-/// Whether what is kept of a side lies in the area of an ISA.
+/// Whether the registers kept for a side lie in the area of `isa`.
 const fn lies_in(all: u64, isa: Isa) -> bool {
     let whose = if all & AWAY == 0 { isa } else { isa.other() };
     all & kept(whose) != 0
 }
 
-/// Whether a thread has anything but the initial state on this ISA: in its area, or in the registers.
+/// Whether a thread has values other than the initial state on this ISA, in its area or in the registers.
 fn uses<P: Platform>(t: &Thread) -> bool {
     t.used_fp.load(Ordering::Relaxed) & bit::<P>() != 0
 }
 
-/// Has a thread begin with the initial state on this ISA. It does not run.
+/// Resets a thread, which does not run, to the initial state on this ISA.
 pub fn renew<P: Platform>(t: &Thread) {
     let all = t.used_fp.load(Ordering::Relaxed);
     t.used_fp.store(all & !bit::<P>(), Ordering::Relaxed);
 }
 
-/// Has a thread go on with what has been put into its area on this ISA, or into the registers.
+/// Marks a thread's area, or the registers, on this ISA as valid.
 pub(crate) fn use_area<P: Platform>(t: &Thread) {
     let all = t.used_fp.load(Ordering::Relaxed);
     t.used_fp.store(all | bit::<P>(), Ordering::Relaxed);
 }
 
-/// The area of a thread that is this CPU's, to be written to: what is kept of a side that waits is not there.
+/// The area of a thread that belongs to this CPU, for writing. Registers kept for a waiting side are moved
+/// out of it first.
 pub(crate) fn area<P: Platform>(t: &Thread) -> &FpArea {
     if t.used_fp.load(Ordering::Relaxed) > USED {
         make_room::<P>(t);
@@ -105,11 +106,11 @@ pub(crate) fn area<P: Platform>(t: &Thread) -> &FpArea {
     t.fp(P::ISA)
 }
 
-/// Moves what is kept of a side that waits out of the area of this ISA. The area of the other ISA is free:
-/// the thread has nothing there while it runs on this one.
+/// Moves the registers kept for a waiting side out of the area of this ISA. The area of the other ISA is
+/// free, because the thread has nothing there while it runs on this one.
 ///
-/// Where caches are not coherent, the copy is in memory before the word, and the word before anything else
-/// can come into this ISA's area: whatever of this has reached memory when this node dies, recovery finds
+/// Where caches are not coherent, the copy reaches memory before the word, and the word before anything else
+/// can enter this ISA's area. Whatever part of this has reached memory when this node dies, recovery finds
 /// the contents where the word says.
 #[cold]
 fn make_room<P: Platform>(t: &Thread) {
@@ -124,8 +125,7 @@ fn make_room<P: Platform>(t: &Thread) {
     words.write(&t.used_fp, all ^ AWAY);
 }
 
-/// A thread that has come to this ISA by `Migrate` takes its side here up again: its registers are what they
-/// were when it left.
+/// Restores the registers of the side of this ISA, to which the thread has come back by `Migrate`.
 pub(crate) fn take_up<P: Platform>(t: &Thread) {
     let mut all = t.used_fp.load(Ordering::Relaxed);
     if all & kept(P::ISA) != 0 && !lacks!("fp::take_up::kept") {
@@ -137,7 +137,7 @@ pub(crate) fn take_up<P: Platform>(t: &Thread) {
     t.used_fp.store(keep_other::<P>(t, all), Ordering::Relaxed);
 }
 
-/// A thread begins anew on this ISA, with the initial state.
+/// Starts a thread anew on this ISA, with the initial state.
 pub(crate) fn begin<P: Platform>(t: &Thread) {
     let mut all = t.used_fp.load(Ordering::Relaxed) & !bit::<P>();
     // Of a side that has been lost.
@@ -147,8 +147,8 @@ pub(crate) fn begin<P: Platform>(t: &Thread) {
     t.used_fp.store(keep_other::<P>(t, all), Ordering::Relaxed);
 }
 
-/// `used_fp` of a thread that begins or goes on on this ISA: what it has on the other one is kept from here
-/// on, if it waits there in `Migrate`.
+/// The next `used_fp` of a thread that begins or continues on this ISA. Registers on the other ISA are kept
+/// from now on if the thread waits there in `Migrate`.
 fn keep_other<P: Platform>(t: &Thread, all: u64) -> u64 {
     let other = P::ISA.other();
     if all & used(other) != 0 && t.begun(other) == begun::PARKED {
@@ -158,18 +158,18 @@ fn keep_other<P: Platform>(t: &Thread, all: u64) -> u64 {
     }
 }
 
-/// Has a thread begin with the initial state on every ISA; no side of it waits any more.
+/// Resets a thread to the initial state on every ISA, and drops what is kept for a waiting side.
 pub fn renew_all(t: &Thread) {
     t.used_fp.store(0, Ordering::Relaxed);
 }
 
-/// Has a thread go on with the initial state on every ISA. What is kept of a side that waits stays.
+/// Resets a thread to the initial state on every ISA. What is kept for a waiting side stays.
 pub(crate) fn renew_used(t: &Thread) {
     let all = t.used_fp.load(Ordering::Relaxed);
     t.used_fp.store(all & !USED, Ordering::Relaxed);
 }
 
-/// The running thread has something in the registers, or in its area.
+/// Notes that the running thread has values in the registers or in its area.
 fn set_used<P: Platform>(local: &CpuLocal, t: &Thread) {
     use_area::<P>(t);
     if !lacks!("fp::set_used::fastpath_thread") {
@@ -177,7 +177,7 @@ fn set_used<P: Platform>(local: &CpuLocal, t: &Thread) {
     }
 }
 
-/// What this CPU has of somebody's registers goes to that thread's frame.
+/// Saves the registers that this CPU holds to the frame of their thread.
 #[inline]
 pub fn put_away<P: Platform>(local: &CpuLocal) {
     if let Some(t) = local.fp_of.get()
@@ -187,13 +187,13 @@ pub fn put_away<P: Platform>(local: &CpuLocal) {
     }
 }
 
-/// The registers, which are on, go to the area of the thread whose they are.
+/// Saves the registers, which are on, to the area of the thread that they belong to.
 #[cold]
 fn save_own<P: Platform>(local: &CpuLocal, t: &Thread) {
     save::<P>(local, area::<P>(t));
 }
 
-/// The registers, which are on, go to an area.
+/// Saves the registers, which are on, to an area, and turns them off.
 #[inline]
 fn save<P: Platform>(local: &CpuLocal, area: &FpArea) {
     // Before they are off.
@@ -202,15 +202,15 @@ fn save<P: Platform>(local: &CpuLocal, area: &FpArea) {
     local.fp_of.set(None);
 }
 
-/// A thread is about to run, and the registers of the one before are put away.
+/// Prepares for a thread that is about to run; the registers of the one before have been saved.
 #[inline]
 pub fn load<P: Platform>(local: &CpuLocal, t: &'static Thread) {
     let short = !uses::<P>(t) || lacks!("fp::load::fastpath_thread");
     local.fastpath_thread.set(short.then_some(t));
 }
 
-/// The running thread has used them, which are off. `false` if they are on: it is something else
-/// that has failed.
+/// Turns the registers on for the running thread, which has just used them. Returns `false` if they are on
+/// already: the trap has another cause.
 #[cold]
 pub fn wanted<P: Platform>(local: &CpuLocal) -> bool {
     let Some(t) = local.thread.get() else {
@@ -230,8 +230,8 @@ pub fn wanted<P: Platform>(local: &CpuLocal) -> bool {
     true
 }
 
-/// The running thread goes into another component, or comes back from one: what it has in the
-/// registers is lost. The fast path is open then.
+/// Drops the registers of the running thread, which enters another component or comes back from one. The fast
+/// path is open afterwards.
 #[cold]
 pub fn forget<P: Platform>(local: &CpuLocal) {
     if local.fp_of.take().is_some() {
@@ -243,10 +243,11 @@ pub fn forget<P: Platform>(local: &CpuLocal) {
     }
 }
 
-/// The running thread, which has something in its registers, is about to enter a fault handler:
-/// they are kept until that has ended. What is to be said of the invocation: see [`info`].
+/// Keeps the registers of the running thread, which is about to enter a fault handler, until the handler
+/// ends. Returns the bits that the invocation records: see [`info`].
 ///
-/// A thread that has a fault handled already, and so will not enter another handler, just keeps them.
+/// A thread whose fault is being handled already will not enter another handler, so it just keeps its
+/// registers.
 #[cold]
 pub fn keep<P: Platform>(local: &CpuLocal, t: &Thread) -> u64 {
     if t.fault.load(Ordering::Relaxed) != 0 && !lacks!("fp::keep::one") {
@@ -261,8 +262,8 @@ pub fn keep<P: Platform>(local: &CpuLocal, t: &Thread) -> u64 {
     info::FAULT | info::FP
 }
 
-/// The handler has ended, or was not entered after all: what it has in the registers is forgotten,
-/// and those of before are the thread's again, if `what` says that they were kept.
+/// Drops the registers of a fault handler that has ended or was not entered, and restores the thread's own if
+/// `what` says that they were kept.
 #[inline]
 pub fn bring_back<P: Platform>(local: &CpuLocal, t: &Thread, what: u64) {
     if what & info::FP != 0 && !lacks!("fp::bring_back::copy") {
@@ -270,8 +271,8 @@ pub fn bring_back<P: Platform>(local: &CpuLocal, t: &Thread, what: u64) {
     }
 }
 
-/// The area is the thread's alone: nobody holds the registers after what the handler had is forgotten,
-/// so the copy cannot be overwritten by older ones.
+/// Restores the kept registers to the thread's area. No CPU holds the thread's registers after the handler's
+/// have been dropped, so older values cannot overwrite the copy.
 #[cold]
 fn take_back<P: Platform>(local: &CpuLocal, t: &Thread) {
     forget::<P>(local);
@@ -279,8 +280,8 @@ fn take_back<P: Platform>(local: &CpuLocal, t: &Thread) {
     set_used::<P>(local, t);
 }
 
-/// What a thread that does not run has in the registers of this ISA, in words as
-/// [`Platform::unload_fp`] gives them.
+/// The registers of this ISA of a thread that does not run, as words in the format of
+/// [`Platform::unload_fp`].
 pub fn words<P: Platform>(t: &Thread) -> [u64; FLOAT_WORDS] {
     if uses::<P>(t) {
         return P::unload_fp(t.fp(P::ISA));
@@ -290,14 +291,14 @@ pub fn words<P: Platform>(t: &Thread) -> [u64; FLOAT_WORDS] {
     words
 }
 
-/// Gives a thread these registers. It does not run; or it does, and has been settled and made to
-/// [`forget`] those that it had.
+/// Gives a thread these registers. The thread does not run; or it runs and has already been made to
+/// [`forget`] its own.
 pub fn give<P: Platform>(local: &CpuLocal, t: &Thread, words: &[u64; FLOAT_WORDS]) {
     P::load_fp(area::<P>(t), words);
     set_used::<P>(local, t);
 }
 
-/// Area to area, in the thread's own frame: the registers are not touched.
+/// Copies an area to another one in the thread's own frame; the registers are not touched.
 fn copy(from: &FpArea, to: &FpArea) {
     for (f, t) in from.0.iter().zip(&to.0) {
         t.store(f.load(Ordering::Relaxed), Ordering::Relaxed);

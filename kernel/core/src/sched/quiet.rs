@@ -1,8 +1,8 @@
-//! This node's part in quiescence: rounds, sleep, what its hardware does for them.
+//! This node's part in quiescence: rounds, sleep, and the hardware operations for them.
 //!
-//! Rounds are driven from user level (`FlushStep`), a bounded number of steps at a time; here is
-//! what they need. A CPU acknowledges where it enters the kernel, with nothing shared in hand but
-//! the running thread, whose component and address space are looked up anew.
+//! User level drives rounds (`FlushStep`), a bounded number of steps at a time; this module has what they
+//! need. A CPU acknowledges where it enters the kernel. It then holds no shared reference but the running
+//! thread, whose component and address space are looked up anew.
 
 //!
 //! ```text
@@ -13,18 +13,18 @@
 //!         └──sleep: caches, TLB and address space dropped ──▶ ASLEEP ───────┘
 //! ```
 //!
-//! | what | when it is dropped | who may rely on that |
+//! | what | dropped | relied on by |
 //! |---|---|---|
-//! | lines of shared words | at the beginning of a node's round, those that the logs name | whoever has written them before |
-//! | capability cache, TLB | when a CPU acknowledges, and before it sleeps | whoever reuses a frame, a slot, an entry |
-//! | component, address space | the same: looked up anew, or left | whoever reuses a table or a root |
+//! | lines of shared words that the logs name | at the beginning of a node's round | the CPUs that have written them before |
+//! | capability cache, TLB | when a CPU acknowledges, and before it sleeps | code that reuses a frame, a slot, an entry |
+//! | component, address space | when a CPU acknowledges (looked up anew), and before it sleeps (left) | code that reuses a table or a root |
 //!
 //! The order within a round (cache, TLB, leaving the kernel, publication) is that of
 //! [`dyad_quiesce`], which calls [`Hardware`].
 //!
-//! Bounds: acknowledging is a flush and three lookups; a round goes on by the steps that its driver
-//! asks for, at most [`MAX_STEPS`] at once; falling asleep looks for work again, and takes interrupts, after
-//! every few steps.
+//! Bounds: acknowledging is a flush and three lookups. A round advances by the steps that its driver asks
+//! for, at most [`MAX_STEPS`] at once. Falling asleep checks for work, and takes interrupts, after every few
+//! steps.
 
 use core::marker::PhantomData;
 
@@ -47,7 +47,7 @@ pub const MAX_STEPS: u64 = 80;
 /// Bytes that cost one more step where caches are not coherent: 8 lines.
 const STEP_BYTES: u64 = 512;
 
-/// This CPU, as rounds see it. What it drops is gone when the call returns.
+/// This CPU as rounds use it. What a method drops is gone when the method returns.
 pub struct Hardware<'c, P> {
     cx: &'c KernelCtx,
     platform: PhantomData<P>,
@@ -139,16 +139,16 @@ impl<P: Platform> NodeHardware for Hardware<'_, P> {
     }
 }
 
-/// Gives this CPU its flush log, and tells it which node it is of. Once, before it takes part in
-/// rounds: what it changed before that has nobody seen.
+/// Gives this CPU its flush log, and the number of its node. Called once, before the CPU takes part in
+/// rounds; no other node has seen what it changed before.
 pub fn attach(cx: &KernelCtx) {
     let log = LogWriter::attach(cx.epochs(), cx.node.id(), cx.cpu());
     *cx.local.log.borrow_mut() = Some(log);
     cx.local.home.set(1 << cx.node.id().index());
 }
 
-/// Publishes that this node, which is joining, holds nothing from before. It may become LIVE then;
-/// its other CPUs come in by [`wake`].
+/// Publishes that this node, which is joining, holds nothing from before. The node may become LIVE
+/// afterwards; its other CPUs join by [`wake`].
 ///
 /// # Errors
 ///
@@ -162,19 +162,19 @@ pub fn join<P: Platform>(cx: &KernelCtx) -> Result<()> {
     Ok(())
 }
 
-/// Acknowledges a round of this node, if there is one: drops what may have been looked up before
-/// it, and goes on with what the running thread has now. Called where nothing shared is in hand.
+/// Acknowledges a round of this node, if there is one: drops what may have been looked up before the round,
+/// and looks up anew what the running thread runs in. Called where this CPU holds no shared reference.
 pub fn acknowledge<P: Platform>(cx: &KernelCtx) {
     cx.epochs()
         .acknowledge(cx.node.id(), cx.cpu(), &Hardware::<P>::new(cx));
 }
 
-/// `FlushStep`: drives this node's round. Returns the epoch it has published, or 0 if there is more to
-/// do: steps are bounded, and CPUs that have not acknowledged are called, not waited for.
+/// `FlushStep`: drives this node's round. Returns the epoch that the round has published, or 0 if there is
+/// more to do. Steps are bounded, and CPUs that have not acknowledged are notified, not waited for.
 ///
 /// # Errors
 ///
-/// [`Error::Again`] if another CPU is at it.
+/// [`Error::Again`] if another CPU is driving the round.
 pub fn flush_step<P: Platform>(cx: &KernelCtx, steps: u64) -> Result<u64> {
     // The caller's CPU is one of those that a round waits for.
     acknowledge::<P>(cx);
@@ -190,12 +190,13 @@ pub fn flush_step<P: Platform>(cx: &KernelCtx, steps: u64) -> Result<u64> {
     }
 }
 
-/// Steps of falling asleep between two looks for work: few, because each may be a piece of dropping all that
-/// caches hold.
+/// Steps of falling asleep between two checks for work. The number is small because each step may flush a
+/// part of all caches.
 const IDLE_STEPS: u32 = 6;
 
-/// Falls asleep as far as the others are concerned; `true` if this CPU may halt now. Takes interrupts between
-/// two parts of that; what has come to be delivered is work, and what a timer is for, the CPU sets it for anew.
+/// Falls asleep as far as the protocol is concerned; returns `true` if this CPU may halt now. Interrupts are
+/// taken between two parts. An interrupt that has to be delivered counts as work; an expired timer does not,
+/// because the CPU sets its timer anew.
 pub fn sleep<P: Platform>(cx: &KernelCtx, work: impl Fn() -> bool) -> bool {
     let work = || work() || cx.local.has_other();
     let hardware = Hardware::<P>::new(cx);
@@ -222,9 +223,9 @@ pub fn sleep<P: Platform>(cx: &KernelCtx, work: impl Fn() -> bool) -> bool {
     false
 }
 
-/// Takes this CPU back into the protocol, before it looks at anything shared: the bit is set, then
-/// there is a full fence. Whoever has not waited for this CPU has not seen the bit, and what they had
-/// changed by then is what it finds.
+/// Brings this CPU back into the protocol before it reads anything shared: sets its bit, then executes a full
+/// fence. A CPU that has not waited for this one has not seen the bit, and this CPU then sees the other's
+/// earlier changes.
 pub fn wake(cx: &KernelCtx) {
     cx.epochs().wake(cx.node.id(), cx.cpu());
 }

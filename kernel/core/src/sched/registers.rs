@@ -9,13 +9,13 @@ use dyad_machine::Platform;
 use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::thread::{FP_WORDS, REG_WORDS, Thread, begun};
 
-/// Words of a page before those of floating point.
+/// The number of words of a page before the floating-point words.
 pub const GENERAL_WORDS: usize = 4 + GENERAL;
 
 // What `Load` brings along fits into a thread's frame.
 const _: () = assert!(GENERAL_WORDS <= REG_WORDS && FLOAT_WORDS <= FP_WORDS);
 
-/// Gives a thread of this CPU, which has nothing in floating-point registers, these registers.
+/// Sets all registers of a thread of this CPU. The thread has nothing in the floating-point registers.
 pub(crate) fn set_all<P: Platform>(cx: &KernelCtx, t: &Thread, words: &[u64; WORDS]) {
     let area = t.regs(P::ISA);
     let count = general(P::ISA);

@@ -4,7 +4,8 @@ use dyad_machine::Platform;
 use dyad_machine::clock::{self, FusedTime};
 use dyad_machine::kernel_ctx::KernelCtx;
 
-/// Housekeeping interval: heartbeats, and looks at those of others. An idle CPU sleeps no longer.
+/// Housekeeping interval: the CPU sends its heartbeat and checks those of other nodes. An idle CPU sleeps no
+/// longer.
 pub const TICK_NS: u64 = 100_000_000;
 
 /// Sets the timer for the end of the slice, or for `next` if that comes first.
@@ -14,8 +15,8 @@ pub(crate) fn set<P: Platform>(cx: &KernelCtx, next: u64) {
     P::set_timer(Some(clock::to_local(FusedTime(at))));
 }
 
-/// Has the timer interrupt user mode as soon as this CPU goes there: for what the run loop has to look at
-/// before the thread gets any further.
+/// Makes the timer interrupt user mode as soon as this CPU enters it, so that the run loop gets its turn
+/// before the thread continues.
 #[cold]
 pub(crate) fn interrupt_soon<P: Platform>(cx: &KernelCtx) {
     set::<P>(cx, clock::now::<P>().0);

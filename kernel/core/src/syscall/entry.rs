@@ -1,31 +1,31 @@
-//! Where the arch crates hand traps over. Every function here starts on an empty kernel stack.
-//! System calls come with a partial area and return if the thread goes on; all other traps find every general
-//! register saved. See [`platform`](dyad_machine::platform).
+//! The functions to which the arch crates pass traps. Each starts on an empty kernel stack. System calls
+//! arrive with a partial register area, and the functions return if the thread continues. All other traps
+//! arrive with every general register saved. See [`platform`](dyad_machine::platform).
 //!
 //! | trap | comes to | ends |
-//! |---|---|---|
+//! | trap | handled by | ends |
 //! | system call with an operation | [`syscall`] | by returning a status and a value, or in the run loop if another thread runs |
 //! | invocation | [`invoke_fastpath`], then [`invoke_slowpath`] | by returning [`ENTER`]; in the run loop if it crosses |
-//! | end of an invocation | [`return_fastpath`], then [`return_slowpath`] | the same |
+//! | end of an invocation | [`return_fastpath`], then [`return_slowpath`] | by returning [`ENTER`]; in the run loop if it crosses |
 //! | interrupt | [`interrupted`] | in the run loop |
-//! | instruction fetch from the other ISA's window | [`foreign_fault`] | on the other ISA's node, or as the next |
-//! | fault in user mode | [`page_fault`] if it has an address, else [`user_fault`] | where it came from, in the handler, or in the run loop |
-//! | exception in kernel mode | [`kernel_fault`] | with the machine |
+//! | instruction fetch from the other ISA's window | [`foreign_fault`] | on a node of the other ISA, or as a fault in user mode |
+//! | fault in user mode | [`page_fault`] if it has an address, else [`user_fault`] | at the faulting instruction, in the handler, or in the run loop |
+//! | exception in kernel mode | [`kernel_fault`] | with a panic of the machine |
 //!
-//! System calls and faults of addresses have a fast path, on what this CPU has cached
-//! ([`dyad_machine::capcache`]), and a slow path, which looks everything up and fills the cache. Both do the same:
-//! a fast path that finds anything it does not expect has changed nothing that the slow path would
-//! not change first, and leaves the rest, errors included, to it.
+//! System calls and faults with an address have a fast path, which uses what this CPU has cached
+//! ([`dyad_machine::capcache`]), and a slow path, which looks everything up and caches it. Both have the same
+//! effect. A fast path that finds anything unexpected has changed nothing that the slow path would not change
+//! first, and leaves the rest, errors included, to the slow path.
 //!
-//! Everything that arrives here is the program's: words, addresses, the program counter itself. None
-//! of it is relied on further than it has been compared.
+//! All arguments come from the program: words, addresses, the program counter itself. Each is trusted only as
+//! far as it has been checked.
 //!
 //! # The partial area
 //!
-//! `partial_frame` is set from where a slow path begins until the call is answered in registers.
-//! Whoever has the thread leave in any other way meanwhile completes its area first
-//! ([`complete_frame`](crate::sched::dispatch::complete_frame)): to whom the area belongs afterwards cannot tell that it
-//! was not complete. What ends in registers in any case does not set it.
+//! `partial_frame` is set from the start of a slow path until the call is answered in registers. Code that
+//! makes the thread leave in any other way first completes its area
+//! ([`complete_frame`](crate::sched::dispatch::complete_frame)), because later owners of the area cannot tell
+//! that it was partial. Paths that always end in registers do not set it.
 
 use core::sync::atomic::Ordering;
 
@@ -47,25 +47,25 @@ use dyad_machine::{Platform, capcache, console, inbox, panic};
 use dyad_object::thread::{Thread, info};
 use dyad_space::{copy, resolve};
 
-/// How often one instruction may fault at one address in a row, without the thread's getting
-/// anywhere. A page that others unmap and map at the same time costs a few; a page that the tables
-/// allow and the machine does not would fault for ever.
+/// How often one instruction may fault at one address in a row without progress. A page that other threads
+/// unmap and map at the same time costs a few faults; a page that the tables allow and the machine refuses
+/// would fault for ever.
 const MAX_SAME_FAULT: u32 = 1_000;
 
-/// A system call whose word has bits above the capability index: an operation other than 0. The
-/// capability is that of the component which the CPU holds, whatever the thread's own words say.
+/// Handles a system call whose word has an operation other than 0 above the capability index. The capability
+/// is looked up in the component that the CPU holds, whatever the thread's own words say.
 #[inline(always)]
 pub fn syscall<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
     fastpath::syscall::<P>(word, a0, a1, a2, a3, a4)
 }
 
-/// As the status of a [`FastReturn`] of [`invoke_fastpath`]: nothing has happened; it is to go the long
-/// way.
+/// The status of a [`FastReturn`] of [`invoke_fastpath`] and [`return_fastpath`]: nothing has happened, and
+/// the caller must take the slow path.
 pub const LONG: u64 = u64::MAX - 1;
 
-/// An invocation, if this CPU has cached where it leads (see [`dyad_machine::capcache`]). `word` is the index of
-/// a capability, not 0. The area says where; the argument registers there are those of the call, the
-/// badge, which is the value, and the token, which is the status. Else the status is [`LONG`].
+/// Handles an invocation if this CPU has cached its target (see [`dyad_machine::capcache`]). `word` is the
+/// index of a capability, not 0. On success the area has the entry point, the argument registers are those of
+/// the call, the value is the badge, and the status is the token. Otherwise the status is [`LONG`].
 #[inline(always)]
 pub fn invoke_fastpath<P: Platform>(word: u64) -> FastReturn {
     match capcache::invoke::<P>(P::local(), word) {
@@ -80,8 +80,8 @@ pub fn invoke_fastpath<P: Platform>(word: u64) -> FastReturn {
     }
 }
 
-/// An invocation, the slow path. [`ENTER`]: as a token from [`invoke_fastpath`], and that is in
-/// [`CpuLocal::fast_token`](dyad_machine::cpu::CpuLocal).
+/// Handles an invocation on the slow path. With [`ENTER`] the result is that of [`invoke_fastpath`], but the
+/// token is in [`CpuLocal::fast_token`](dyad_machine::cpu::CpuLocal).
 pub fn invoke_slowpath<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
     let cx = KernelCtx::here::<P>();
     if cx.local.fastpath_thread.get().is_none() && !lacks!("entry::invoke_slowpath::forget") {
@@ -102,7 +102,7 @@ pub fn invoke_slowpath<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u6
     }
 }
 
-/// The fast path for those who have come the slow path: [`ENTER`] as from [`invoke_slowpath`].
+/// Tries the fast path again within a slow path; a success returns [`ENTER`], like [`invoke_slowpath`].
 fn retry_fastpath<P: Platform>(word: u64) -> FastReturn {
     let short = invoke_fastpath::<P>(word);
     if short.status == LONG {
@@ -115,12 +115,12 @@ fn retry_fastpath<P: Platform>(word: u64) -> FastReturn {
     }
 }
 
-/// Looks an invocation endpoint up and enters what it leads to.
+/// Looks an invocation endpoint up and enters its target.
 ///
 /// # Errors
 ///
-/// [`Error::NoCap`], [`Error::Denied`], [`Error::BadSyscall`] of another type; [`Error::Revoked`]; as
-/// [`invoke::enter`]. The caller goes on.
+/// [`Error::NoCap`], [`Error::Denied`]; [`Error::BadSyscall`] for a capability of another type;
+/// [`Error::Revoked`]; the errors of [`invoke::enter`]. The caller continues.
 #[inline]
 fn invocation<P: Platform>(cx: &KernelCtx, word: u64, words: [u64; 4]) -> Result<Entering, Error> {
     let index = CapIndex::new(word).ok_or(Error::NoCap)?;
@@ -144,9 +144,10 @@ fn invocation<P: Platform>(cx: &KernelCtx, word: u64, words: [u64; 4]) -> Result
     })
 }
 
-/// The end of an invocation, if this CPU has cached where it leads. [`ENTER`]: the area says where;
-/// status 0 and the call's words, of which `a0` is the first, are the results there. Else [`LONG`].
-/// Does not return if it was a fault handler that leads back to what had faulted.
+/// Handles the end of an invocation if this CPU has cached where it returns to. With [`ENTER`] the area has
+/// the program counter; status 0 and the words of the call, of which `a0` is the first, are the results.
+/// Otherwise the status is [`LONG`]. Does not return if the invocation was a fault handler that resumes the
+/// faulting instruction.
 #[inline(always)]
 pub fn return_fastpath<P: Platform>(a0: u64) -> FastReturn {
     let status = match capcache::leave::<P>(P::local(), a0) {
@@ -156,7 +157,7 @@ pub fn return_fastpath<P: Platform>(a0: u64) -> FastReturn {
     FastReturn { status, value: 0 }
 }
 
-/// The end of an invocation, the slow path. [`ENTER`] as from [`return_fastpath`].
+/// Handles the end of an invocation on the slow path. [`ENTER`] means the same as from [`return_fastpath`].
 pub fn return_slowpath<P: Platform>(a0: u64, a1: u64, a2: u64, a3: u64) -> FastReturn {
     let cx = KernelCtx::here::<P>();
     if cx.local.fastpath_thread.get().is_none() && !lacks!("entry::return_slowpath::forget") {
@@ -174,9 +175,8 @@ pub fn return_slowpath<P: Platform>(a0: u64, a1: u64, a2: u64, a3: u64) -> FastR
     }
 }
 
-/// A system call as arch code divides them up: by the bits above the index, which are the
-/// operation, and by the word 0, which names no capability and is the end of an invocation; for
-/// machines made of nothing and for tests.
+/// Dispatches a system call as arch code does: bits above the index are the operation, and the word 0, which
+/// names no capability, is the end of an invocation. For tests, and for platforms without hardware.
 pub fn system_call<P: Platform>(word: u64, a: [u64; 5]) -> FastReturn {
     let [a0, a1, a2, a3, a4] = a;
     if word >> 32 != 0 {
@@ -196,22 +196,22 @@ pub fn system_call<P: Platform>(word: u64, a: [u64; 5]) -> FastReturn {
     }
 }
 
-/// One or more interrupts, already acknowledged and noted. What is to be done about them is seen in
-/// the run loop, and the thread goes on from there, if it does: its area is full.
+/// Handles one or more interrupts, which are already acknowledged and noted. The run loop serves them and
+/// then resumes the thread, whose area is complete, if it still runs.
 pub fn interrupted<P: Platform>(_area: &'static RegArea) -> ! {
     inbox::attentive::<P>();
     run_loop::run::<P>()
 }
 
-/// User mode has used floating-point registers, which are off: goes on with them, if they only have
-/// to be loaded.
+/// Handles the first use of floating-point registers by user mode, which are off. Resumes the thread if the
+/// registers only had to be loaded; otherwise returns.
 pub fn fp_wanted<P: Platform>(area: &'static RegArea) {
     if fp::wanted::<P>(P::local()) {
         P::go_on(area);
     }
 }
 
-/// A fault in user mode.
+/// Handles a fault in user mode.
 pub fn user_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
     #[cfg(feature = "ktest")]
     crate::ktest::user_calls::intercept_fault::<P>(area);
@@ -221,9 +221,9 @@ pub fn user_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
     handle::<P>(area, f, None)
 }
 
-/// A fault in user mode at an address, by the page table: to read, write or execute. What the
-/// kernel can put there by itself it does, without the run loop: a program that touches new memory
-/// does this all the time.
+/// Handles a page fault in user mode: a read, write or instruction fetch at an address. A fault that the
+/// kernel can resolve by itself does not enter the run loop, because programs that touch new memory cause
+/// such faults all the time.
 pub fn page_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
     #[cfg(feature = "ktest")]
     crate::ktest::user_calls::note_fault::<P>();
@@ -247,8 +247,8 @@ pub fn page_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
     handle::<P>(area, f, Some(why))
 }
 
-/// An instruction fetch from where nothing can be executed on this ISA, but on the other one: a crossing
-/// call or its end, if it can be one ([`crossing`]).
+/// Handles an instruction fetch from an address that is executable on the other ISA only: a crossing call or
+/// its return, if the thread may cross ([`crossing`]).
 pub fn foreign_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
     let cx = &KernelCtx::here::<P>();
     match crossing::fault::<P>(cx, area, f.address) {
@@ -258,8 +258,8 @@ pub fn foreign_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
     }
 }
 
-/// Has the component's handler deal with a fault; or the thread ends, and its registers, its stack
-/// and the reason go to the console: nobody else could tell.
+/// Enters the component's fault handler. Without one the thread ends, and its registers, its stack and the
+/// reason go to the console.
 fn handle<P: Platform>(area: &'static RegArea, f: UserFault, why: Option<Error>) -> ! {
     let cx = KernelCtx::here::<P>();
     match cx.local.fastpath_thread.get() {
@@ -268,7 +268,8 @@ fn handle<P: Platform>(area: &'static RegArea, f: UserFault, why: Option<Error>)
     }
 }
 
-/// The same of a thread that has something in floating-point registers: the handler has its own.
+/// Handles a fault of a thread that has values in floating-point registers. They are kept, because the
+/// handler has its own.
 #[cold]
 fn keep_and_handle<P: Platform>(
     cx: &KernelCtx,
@@ -281,7 +282,7 @@ fn keep_and_handle<P: Platform>(
     deal::<P>(cx, t, area, f, why, what)
 }
 
-/// `what` is as for [`invoke::fault`].
+/// Enters the handler, resumes or ends the thread. `what` is as for [`invoke::fault`].
 #[inline(always)]
 fn deal<P: Platform>(
     cx: &KernelCtx,
@@ -302,9 +303,9 @@ fn deal<P: Platform>(
     run_loop::run::<P>()
 }
 
-/// Keeps what a user thread did wrong, with all its registers; the run loop writes it ([`crate::run_loop::faults`]). `why` is
-/// what has kept the kernel from resolving a page fault. Beyond the node's budget of reports, and while
-/// another report is being written, it is counted only.
+/// Records the fault of a user thread with all its registers; the run loop writes the report
+/// ([`crate::run_loop::faults`]). `why` is the reason why the kernel has not resolved a page fault. Nothing
+/// but the count is recorded beyond the node's budget of reports, or while another report is being written.
 fn report_fault<P: Platform>(
     cx: &KernelCtx,
     thread: &Thread,
@@ -329,11 +330,11 @@ fn report_fault<P: Platform>(
     });
 }
 
-/// Return addresses of a user stack by its frame records `{previous, return address}`, which both
+/// The return addresses on a user stack, found by its frame records `{previous, return address}`, which both
 /// ISAs have in the same form. Bounded; stops at the first record that is not readable.
 ///
-/// Everything here is what a program that has gone wrong has left: records are copied like any user
-/// memory, and each must lie above the one before, so that a circle ends.
+/// The stack is that of a faulty program. Records are copied like any user memory, and each must lie above
+/// the one before, so that cycles end.
 fn user_backtrace<P: Platform>(cx: &KernelCtx, pc: u64, fp: u64) -> ([u64; MAX_PCS], usize) {
     let mut pcs = [0; MAX_PCS];
     pcs[0] = pc;
@@ -367,9 +368,8 @@ fn user_backtrace<P: Platform>(cx: &KernelCtx, pc: u64, fp: u64) -> ([u64; MAX_P
     (pcs, n)
 }
 
-/// An exception in kernel mode: a bug. Dumps registers, reports, ends the machine. Nothing is
-/// repaired here: the other nodes recover what this one was in the middle of, as if it had been
-/// killed.
+/// Handles an exception in kernel mode, which is a bug: dumps registers, reports, ends the machine. Nothing
+/// is repaired here: the other nodes recover the rows that this node had open, as if it had been killed.
 pub fn kernel_fault<P: Platform>(what: &str, regs: &[(&str, u64)]) -> ! {
     panic::fault::<P>(what, regs)
 }

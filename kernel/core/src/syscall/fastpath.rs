@@ -1,31 +1,30 @@
-//! Operations that are done at once, on what this CPU has cached: a few words are compared, a few are
-//! changed, and the thread goes on with its result in registers.
+//! Operations that complete on what this CPU has cached: a few words are compared, a few are changed, and the
+//! thread continues with its result in registers.
 //!
-//! Only what is mostly asked for, and, but for `Receive` and `Dispatch`, only where caches are
-//! coherent. Whatever is not as expected, and every error but the first, is for the slow path
-//! ([`crate::syscall::ops`]), which does the same and knows the reason. Nothing has been done then.
+//! Only frequent operations have a fast path, and, except for `Receive` and `Dispatch`, only where caches are
+//! coherent. Everything unexpected, and every error but a missing right, is left to the slow path
+//! ([`crate::syscall::ops`]), which has the same effect and finds the reason. Nothing has been done then.
 //!
-//! Nothing is looked up here: everything an operation needs is in the cache entry of its capability and in
-//! those that it names. A valid entry has been right all the time since it was filled, so a
-//! fast path needs no check of its own but for what the caller has said: which part, which address,
-//! which rights.
+//! Nothing is looked up here: all that an operation needs is in the cache entry of its capability and in the
+//! entries that it names. A valid entry has been correct since it was filled. A fast path therefore checks
+//! only the caller's arguments: the part, the address, the rights.
 //!
-//! What one CPU remembers is not told to others, and needs no lock: the cache is emptied in each round
-//! and before the CPU sleeps, and nothing that they rest on becomes something else before that.
+//! The cache of a CPU is private to it and needs no lock. It is emptied in each round and before the CPU
+//! sleeps, and nothing that its entries rely on is reused before that.
 //!
-//! Functions are cut so that each is reached by one jump and pays only for what it uses itself: what is
-//! refused, or goes the slow path, has its arguments still where they came in.
+//! Functions are split so that each is reached by one jump and pays only for what it uses itself. A call that
+//! is refused, or takes the slow path, still has its arguments in their registers.
 //!
-//! | operation | what is looked at | as |
+//! | operation | reads | equivalent to |
 //! |---|---|---|
-//! | any | root entry, slot header, frame word of the object: what they were | [`dyad_machine::capcache`] |
+//! | any | root entry, slot header, frame word of the object: unchanged since the fill | [`dyad_machine::capcache`] |
 //! | `Liveness.Revoke` | nothing else | [`liveness`](crate::syscall::ops::captbl::liveness) |
-//! | `Captbl.CopyIn` of the whole, without a guard; `Deactivate` | the entry of the leaf | the rows slot activate and slot deactivate |
+//! | `Captbl.CopyIn` of a whole capability, without a guard; `Deactivate` | the entry of the leaf | the rows slot activate and slot deactivate |
 //! | `Space.Map`, `Unmap`, `Protect` of 4 KiB | see [`dyad_space::mapping`] | the rows there |
-//! | `Send` to an endpoint where nobody waits | its waiter, where it is bound | `post` of the endpoint |
+//! | `Send` to an endpoint without a waiter | its waiter, the CPU that it is bound to | `post` of the endpoint |
 //! | `Receive` | the endpoint's words | [`receive_at`](crate::syscall::ops::endpoint::receive_at) |
 //! | `Thread.Dispatch` without a budget | its owner word | [`dispatch::dispatch`](crate::sched::dispatch::dispatch) |
-//! | `Thread.Jump` to where a CPU looks out for the thread | its owner word, that CPU's node | [`crate::migrate::jump`] |
+//! | `Thread.Jump` to a CPU that spins for the thread | its owner word, that CPU's node | [`crate::migrate::jump`] |
 //! | `Memory.RetypeKernel`, `RetypeUser` and `RetypeUntyped` of a frame | its record | [`capcache::frames`] |
 
 mod memory;
@@ -48,7 +47,7 @@ use dyad_machine::cpu::CpuLocal;
 use dyad_object::memory::load_coherent;
 use dyad_space::mapping::{FastRows, FastSpace};
 
-/// A system call; `word` has an operation in it that is not 0.
+/// Handles a system call; `word` has an operation that is not 0.
 #[inline(always)]
 pub fn syscall<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
     let Some(known) = capcache::called(P::local(), word) else {
@@ -61,8 +60,8 @@ pub fn syscall<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u
     permitted::<P>(word, a0, a1, a2, a3, a4)
 }
 
-/// An operation that the capability permits. (On its own, with the same arguments in the same
-/// registers: what is refused does not pay for what this needs.)
+/// Carries out an operation that the capability permits. It is a function of its own, with the same arguments
+/// in the same registers, so that a refused call does not pay for what this needs.
 #[inline(never)]
 fn permitted<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
     const REVOKE: u64 = key(Family::Liveness, LivenessOp::Revoke as u32);
@@ -97,15 +96,14 @@ fn permitted<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64
     }
 }
 
-/// Family (3 bits) and operation above it in one number, so that the way to the one that is meant
-/// is one jump.
+/// Family (3 bits) and operation above it as one number, so that one jump selects the function.
 #[inline(always)]
 const fn key(family: Family, number: u32) -> u64 {
     (number as u64) << 3 | family as u64
 }
 
-/// `Liveness.Revoke`: counts an entry on. The stamp is read after a full fence: whoever still uses
-/// what the entry guards has looked at it before, and has left the kernel when that stamp is quiesced.
+/// `Liveness.Revoke`: increments an entry. The stamp is read after a full fence: a CPU that still uses what
+/// the entry guards has read the entry before, and has left the kernel when the stamp is quiesced.
 #[inline(never)]
 fn revoke<P: Platform>(known: &'static CachedCap, index: u64) -> FastReturn {
     // What a capability counts from is in the frame: looked at when it was learnt. The index is the
@@ -122,8 +120,7 @@ fn revoke<P: Platform>(known: &'static CachedCap, index: u64) -> FastReturn {
     slow_syscall::<P>(known.call(LivenessOp::Revoke as u32), index, 0, 0, 0, 0)
 }
 
-/// `Thread.Dispatch`. Without a budget. What is looked at is the same as in the slow path; only the
-/// way there is shorter.
+/// `Thread.Dispatch` without a budget. It makes the same checks as the slow path.
 #[inline(never)]
 fn dispatch<P: Platform>(known: &'static CachedCap, how: u64, time: u64) -> FastReturn {
     match known.place() {
@@ -132,7 +129,7 @@ fn dispatch<P: Platform>(known: &'static CachedCap, how: u64, time: u64) -> Fast
     }
 }
 
-/// `Thread.Jump` to a CPU that looks out for the thread: see [`crate::migrate::jump`].
+/// `Thread.Jump` to a CPU that spins for the thread: see [`crate::migrate::jump`].
 #[inline(never)]
 fn jump<P: Platform>(known: &'static CachedCap, word: u64, a: [u64; 5]) -> FastReturn {
     match known.place() {
@@ -144,7 +141,7 @@ fn jump<P: Platform>(known: &'static CachedCap, word: u64, a: [u64; 5]) -> FastR
     }
 }
 
-/// `Receive`. What is there is taken, and what is not is waited for, as in the slow path.
+/// `Receive`: takes what is pending, or waits, like the slow path.
 #[inline(never)]
 fn receive<P: Platform>(known: &'static CachedCap, index: u64, deadline: u64) -> FastReturn {
     // Which endpoints a capability is for was looked at when it was learnt.
@@ -166,8 +163,8 @@ fn receive<P: Platform>(known: &'static CachedCap, index: u64, deadline: u64) ->
     )
 }
 
-/// `Send`. The bits are set before anybody looks for a waiter, as in the slow path; what is left if
-/// there is one is as long as that.
+/// `Send`. The bits are set before the waiter is read, as in the slow path. If there is a waiter, the rest is
+/// as long as the slow path.
 #[inline(never)]
 fn send<P: Platform>(known: &'static CachedCap) -> FastReturn {
     let ObjectAt::Line(Some(words), line) = known.place() else {
@@ -202,7 +199,7 @@ fn copy_in<P: Platform>(
     }
 }
 
-/// A copy that gets no guard and refers to all that its source refers to.
+/// Copies a capability without a guard and with the whole range of its source.
 #[inline(always)]
 fn copy(
     local: &'static CpuLocal,
@@ -228,8 +225,8 @@ fn copy(
     slot.activate(&to, |stamp| local.quiet.covers(stamp))
 }
 
-/// `Captbl.Deactivate`. Of a slot that is empty, or that somebody else is changing, the slow path
-/// knows what to say.
+/// `Captbl.Deactivate`. A slot that is empty, or that another CPU is changing, is left to the slow path for
+/// its error.
 #[inline(never)]
 fn deactivate<P: Platform>(known: &'static CachedCap, index: u64) -> FastReturn {
     let done = leaf::slot(P::local(), known.object(), known.payload(0) != 0, index)
@@ -240,7 +237,8 @@ fn deactivate<P: Platform>(known: &'static CachedCap, index: u64) -> FastReturn 
     }
 }
 
-/// `where` of the last level. Tables of other levels, and large pages, are for the slow path.
+/// The ISA of a table argument of the last level. Tables of other levels, and large pages, are for the slow
+/// path.
 #[inline(always)]
 fn last_level(at: u64) -> Option<Isa> {
     match at {
@@ -261,7 +259,7 @@ const A64_L1: u64 = TableAt {
 }
 .bits();
 
-/// Whether programs may use an address. Drivers of formats take addresses as they are.
+/// Whether programs may use an address. Drivers of formats do not check addresses.
 #[inline(always)]
 fn is_user(va: u64) -> bool {
     (USER_MIN..USER_END).contains(&va)
@@ -293,9 +291,9 @@ fn map<P: Platform>(
     }
 }
 
-/// The same in the table of an ISA. The rights that are needed are those of [`crate::syscall::ops::space`];
-/// code goes the slow path, as other nodes may have to rewrite it. Whether the block is what it was
-/// is looked at by the row, in the word that it exchanges.
+/// Maps a page in the table of an ISA. The rights are those of [`crate::syscall::ops::space`]. Executable
+/// pages take the slow path, because other nodes may have to rewrite the code. The row checks that the block
+/// is unchanged, in the word that it exchanges.
 #[inline(always)]
 fn map_in(space: FastSpace, isa: Isa, va: u64, frame: u64, first: u64, how: u64) -> Option<()> {
     const WRITE: u32 = FrameOp::Write as u32;
@@ -315,8 +313,8 @@ fn map_in(space: FastSpace, isa: Isa, va: u64, frame: u64, first: u64, how: u64)
     space.map(isa, va, &block, page, perms)
 }
 
-/// `Space.Unmap`, of a page that users have mapped. An error is one of the row once it has begun:
-/// the slow path would not find the page any more.
+/// `Space.Unmap` of a page that users have mapped. An error is one of the row once it has begun: the slow
+/// path would no longer find the page.
 #[inline(never)]
 fn unmap<P: Platform>(known: &'static CachedCap, at: u64, va: u64) -> FastReturn {
     let space = FastSpace {
@@ -335,8 +333,8 @@ fn unmap<P: Platform>(known: &'static CachedCap, at: u64, va: u64) -> FastReturn
     }
 }
 
-/// `Space.Protect`, to writable or read-only. Whether the page may become that is noted in its
-/// entry, which the driver looks at.
+/// `Space.Protect`, to writable or read-only. The driver checks in the page's entry whether the page may
+/// become that.
 #[inline(never)]
 fn protect<P: Platform>(known: &'static CachedCap, at: u64, va: u64, how: u64) -> FastReturn {
     let space = FastSpace {

@@ -1,9 +1,8 @@
-//! Invocation: a thread goes from one component into another and comes back.
+//! Invocation: a thread enters another component and returns.
 //!
-//! The thread stays; what changes is the component it runs in, and with it the capability table
-//! and the address space. Where it comes back to is on its invocation stack. Registers carry four
-//! words each way and nothing else: a component that invokes another keeps nothing of its own in
-//! registers.
+//! The thread stays the same. What changes is the component it runs in, and with it the capability table and
+//! the address space. The return address is on the thread's invocation stack. Registers carry four words each
+//! way and nothing else: a component that invokes another keeps nothing of its own in registers.
 //!
 //! ```text
 //!   client ──Invoke: push {component, pc, sp}──▶ entry point of the callee
@@ -12,24 +11,24 @@
 //!
 //! | step | order |
 //! |---|---|
-//! | enter: where to return to; depth; component entered; the thread's component | an entry beyond the depth means nothing, so half of one is never returned to |
-//! | leave: depth; component entered; the thread's component, program counter, stack pointer | if the component is gone the invocation is over all the same: the next return leads further out, and from the outermost one the thread ends |
+//! | enter: the return entry; depth; component entered; the thread's component | an entry beyond the depth means nothing, so a partly written one is never returned to |
+//! | leave: depth; component entered; the thread's component, program counter, stack pointer | if the component is gone, the invocation is over all the same: the next return leads one entry further out, and from the outermost one the thread ends |
 //! | fault: as enter; then all registers to the save area | before anything else uses the area |
 //!
-//! Only the CPU that runs the thread touches any of this. The words are in the thread's frame all
-//! the time, so that a thread that is handed over, or whose node dies, has its stack with it.
+//! Only the CPU that runs the thread accesses these words. They stay in the thread's frame, so a thread that
+//! is handed over, or whose node dies, keeps its stack.
 //!
 //! Bounds: an invocation is one lookup and one component entered; the stack has
 //! [`INVOKE_DEPTH`](dyad_abi::service::INVOKE_DEPTH) entries, and a deeper call is refused.
 //!
-//! The owner of a thread that is within an invocation can ask that it stop. The request is a bit of the bottom
-//! entry's `info` ([`info::STOP`]) and takes effect when the thread returns there (`crate::syscall::ops::stop`).
+//! The owner of a thread that is within an invocation can ask it to stop. The request is a bit of the bottom
+//! entry's `info` ([`info::STOP`]) and takes effect when the thread returns to that entry
+//! (`crate::syscall::ops::stop`).
 //!
-//! If the callee may not run on this node the same call *crosses*: the thread is handed to a node
-//! of the callee's home with its words, runs there, and the return brings it back
-//! ([`crate::migrate::handoff`]). A fault is an invocation of the component's fault handler by the kernel;
-//! all registers are kept meanwhile, and the handler's first result word decides whether the
-//! instruction is tried again (0) or the thread ends.
+//! If the callee may not run on this node, the same call *crosses*: the thread is handed to a node of the
+//! callee's home with its words, runs there, and the return brings it back ([`crate::migrate::handoff`]). A
+//! fault is an invocation of the component's fault handler by the kernel. All registers are saved meanwhile,
+//! and the handler's first result word decides whether the instruction is retried (0) or the thread ends.
 
 use core::sync::atomic::Ordering;
 
@@ -50,28 +49,27 @@ use dyad_machine::platform::{FaultKind, UserFault};
 use dyad_object::component::{Entry, Parts};
 use dyad_object::thread::{Frame, Thread, info};
 
-/// Where an invocation that has been prepared goes on. In both cases everything that the callee is
-/// told is where it will find it.
+/// Where a prepared invocation continues. In both cases the callee's arguments are in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entering {
     /// In this node, in the component that the CPU holds now. The area's program counter and stack
     /// pointer are set.
     Here {
-        /// What the callee is told about the capability.
+        /// The badge of the capability, which the callee gets.
         badge: u64,
-        /// Which invocation this is; decides the stack.
+        /// The number of the invocation; it selects the stack.
         token: u64,
     },
     /// The thread has been handed over.
     Elsewhere,
 }
 
-/// Enters a component on behalf of the running thread: the one that `to` refers to, which the caller has found
-/// just now. `remember` is called before this CPU leaves the component that it is in, if the callee runs here.
+/// Enters the component that `to` refers to, and that the caller has just found as `callee`, with the running
+/// thread. `remember` is called before this CPU leaves its current component, if the callee runs here.
 ///
 /// # Errors
 ///
-/// [`Error::TooDeep`], as [`Callee::open`], and what keeps a thread from crossing. Nothing has changed then.
+/// [`Error::TooDeep`]; the errors of [`Callee::open`], and those of crossing. Nothing has changed then.
 #[inline]
 pub fn enter<P: Platform>(
     cx: &KernelCtx,
@@ -98,12 +96,12 @@ pub fn enter<P: Platform>(
     })
 }
 
-/// The same on another node: the first live one of the callee's home. The entry says which node to
-/// come back to; recovery finds it there, too, should the other one die.
+/// Invokes a component on another node: the first live one of the callee's home. The stack entry names the
+/// node to come back to; recovery reads it too if the other node dies.
 ///
 /// # Errors
 ///
-/// [`Error::NodeDead`] if no node of its home lives; as [`handoff::send`].
+/// [`Error::NodeDead`] if no node of its home lives; the errors of [`handoff::send`].
 #[cold]
 fn cross<P: Platform>(
     cx: &KernelCtx,
@@ -135,11 +133,11 @@ fn cross<P: Platform>(
 /// Where a return has led.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returned {
-    /// To the caller, in this node; program counter and stack pointer are set, status and words
-    /// are to be put into registers.
+    /// To the caller, on this node. Program counter and stack pointer are set; the caller of this function
+    /// puts status and words into registers.
     Here,
-    /// To an instruction that had faulted, or the thread has ended or been handed over: all
-    /// registers are as they must be.
+    /// To an instruction that had faulted; or the thread has ended or been handed over. All registers are
+    /// complete.
     Switched,
 }
 
@@ -147,10 +145,10 @@ pub enum Returned {
 ///
 /// # Errors
 ///
-/// [`Error::TooDeep`] if it is in none; [`Error::Revoked`] if the component it would return to is
-/// gone: the return can be tried again, and leads one further out. If that was the outermost one the thread ends.
-/// If the caller's node is dead the return leads to the last caller whose node lives, which gets
-/// [`Error::NodeDead`]; without one the thread ends.
+/// [`Error::TooDeep`] if the thread is in no invocation. [`Error::Revoked`] if the component it would return
+/// to is gone: the return can be tried again, and leads one entry further out. If that was the outermost one,
+/// the thread ends. If the caller's node is dead, the return leads to the last caller whose node lives, which
+/// gets [`Error::NodeDead`]; without one, the thread ends.
 #[inline]
 pub fn leave<P: Platform>(cx: &KernelCtx, words: [u64; 4]) -> Result<Returned> {
     let t = dispatch::current(cx);
@@ -182,7 +180,7 @@ pub fn leave<P: Platform>(cx: &KernelCtx, words: [u64; 4]) -> Result<Returned> {
     Ok(Returned::Here)
 }
 
-/// The end of an invocation that has crossed, of a fault handler, or of one behind which the thread is to stop.
+/// Ends an invocation that has crossed, a fault handler, or an invocation after which the thread must stop.
 #[cold]
 fn leave_specially<P: Platform>(
     cx: &KernelCtx,
@@ -234,7 +232,7 @@ fn leave_specially<P: Platform>(
     Ok(Returned::Switched)
 }
 
-/// Whom the entry of an invocation stack leads back to.
+/// The caller that an entry of an invocation stack leads back to.
 fn caller(frame: &Frame) -> Result<Entry> {
     Ok(Entry {
         component: WeakRef::from_bits(frame.component.load(Ordering::Relaxed))
@@ -244,8 +242,8 @@ fn caller(frame: &Frame) -> Result<Entry> {
     })
 }
 
-/// The last caller that a thread has crossed from, in the entries below `depth`, whose node lives: its entry, and
-/// its node. Invocations further in have nobody left to return to.
+/// The last caller on a live node that a thread has crossed from, in the entries below `depth`: its entry and
+/// its node. Invocations further in have no caller left to return to.
 pub fn living_caller(cx: &KernelCtx, t: &Thread, depth: u64) -> Option<(u64, NodeId)> {
     let below = depth.min(t.frames.len() as u64);
     (0..below).rev().find_map(|at| {
@@ -256,9 +254,9 @@ pub fn living_caller(cx: &KernelCtx, t: &Thread, depth: u64) -> Option<(u64, Nod
     })
 }
 
-/// The node of the caller in entry `at` is dead. A thread that had been *on* the dead node would now be sent back
-/// by recovery to the last caller whose node lives, with [`Error::NodeDead`]; this thread takes the same way by itself.
-/// If there is no such caller the thread ends.
+/// Returns to the last caller on a live node, because the node of the caller in entry `at` is dead. Recovery
+/// would send a thread that had been *on* the dead node to that caller with [`Error::NodeDead`]; this thread
+/// takes the same path by itself. If there is no such caller, the thread ends.
 #[cold]
 fn leave_dead_caller<P: Platform>(
     cx: &KernelCtx,
@@ -281,7 +279,7 @@ fn leave_dead_caller<P: Platform>(
     Ok(Returned::Switched)
 }
 
-/// The end of an invocation in this node behind which the thread stops, if it `stops`.
+/// Ends an invocation on this node; the thread then stops if `stops`.
 #[cold]
 #[inline(never)]
 fn leave_here<P: Platform>(
@@ -309,28 +307,28 @@ fn leave_here<P: Platform>(
     Ok(Returned::Switched)
 }
 
-/// Who deals with a fault.
+/// The outcome of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handler {
-    /// Nobody: there is none, or it cannot.
+    /// There is no handler, or it cannot run here.
     None,
-    /// The thread is resumed where it was. It finds that its component is gone, or faults again because
-    /// its handler was just being changed.
+    /// The thread is resumed at the same instruction. It finds that its component is gone, or faults again
+    /// because its handler was just being changed.
     Retry,
-    /// The handler's component is entered, and the thread's registers are saved: user mode goes on
-    /// there ([`Platform::enter_user`]).
+    /// The handler's component has been entered, and the thread's registers are saved. User mode continues
+    /// in the handler ([`Platform::enter_user`]).
     Entered {
         /// Program counter.
         pc: u64,
-        /// Registers of arguments.
+        /// The argument registers.
         args: [u64; 6],
     },
 }
 
-/// Has the fault handler of the running thread's component deal with a fault. It is told address, kind,
-/// program counter, what the ISA says, its badge and the token; beside the kind, whether it was for want
-/// of memory that the kernel has not resolved it (`why`). `what` is what is
-/// special about the return: [`info::FAULT`], or what [`fp::keep`] has said.
+/// Enters the fault handler of the running thread's component. Its arguments are the address, the kind, the
+/// program counter, the ISA's description of the fault, the handler's badge and the token. The kind also says
+/// whether the kernel lacked memory to resolve the fault (`why`). `what` goes into the `info` of the stack
+/// entry: [`info::FAULT`], or the value of [`fp::keep`].
 #[inline(always)]
 pub fn fault<P: Platform>(
     cx: &KernelCtx,
@@ -380,8 +378,7 @@ pub fn fault<P: Platform>(
     }
 }
 
-/// Enters the fault handler of a component the slow path. The error is what [`fault`] says
-/// then.
+/// Enters the fault handler of a component on the slow path. The error is the value that [`fault`] returns.
 #[cold]
 fn enter_handler<P: Platform>(cx: &KernelCtx, from: u64) -> core::result::Result<Entry, Handler> {
     let from = WeakRef::from_bits(from).ok_or(Handler::None)?;
@@ -400,7 +397,7 @@ fn enter_handler<P: Platform>(cx: &KernelCtx, from: u64) -> core::result::Result
     Ok(to)
 }
 
-/// What a handler is told about the kind of a fault: part of the interface to programs.
+/// The number of a fault's kind, as handlers get it: part of the interface to programs.
 pub const fn kind_number(kind: FaultKind) -> u64 {
     match kind {
         FaultKind::Read => 1,

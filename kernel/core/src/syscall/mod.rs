@@ -3,7 +3,7 @@
 //! | module | concern |
 //! |---|---|
 //! | [`entry`] | what `arch` calls: system calls, invocations, faults, interrupts |
-//! | [`fastpath`] | operations on cached capabilities, without the slow path's checks of what has not changed |
+//! | [`fastpath`] | operations on cached capabilities, without the slow path's checks of unchanged words |
 //! | [`slowpath`] | where the fast path ends: results of system calls |
 //! | [`ops`] | operations on capabilities |
 //! | [`invoke`] | invocations, returns, and fault handlers |

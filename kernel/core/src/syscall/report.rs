@@ -1,9 +1,9 @@
-//! What programs report of a run: checks and counters, which become records of the console.
+//! Reports of programs on a run: checks and counters, which become records of the console.
 //!
-//! Texts come from user memory and go into lines that the launcher parses: lengths are bounded, and
-//! the console escapes what could end a record or begin another one. A text is copied before it is
-//! looked at, once: what another thread writes there meanwhile is reported or not, but never half
-//! checked.
+//! Texts come from user memory and go into lines that the launcher parses: lengths are bounded, and the
+//! console escapes characters that could end a record or begin another one. A text is copied once, before it
+//! is checked: a concurrent write by another thread is reported or not, but the checked text is the reported
+//! one.
 
 use core::fmt;
 
@@ -15,7 +15,7 @@ use dyad_machine::console::{check_of, counter_of};
 use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_space::copy::copy_in;
 
-/// A bounded text from user memory, on the kernel's stack; what is not valid UTF-8 shows as question
+/// A bounded text from user memory, on the kernel's stack; bytes that are not valid UTF-8 show as question
 /// marks.
 struct UserText<const N: usize> {
     bytes: [u8; N],
@@ -23,11 +23,11 @@ struct UserText<const N: usize> {
 }
 
 impl<const N: usize> UserText<N> {
-    /// Copies it.
+    /// Copies a text of `len` bytes from user memory.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`] if it is longer than `N`, else as [`copy_in`].
+    /// [`Error::TooLarge`] if it is longer than `N`; the errors of [`copy_in`].
     fn read<P: Platform>(cx: &KernelCtx, ptr: u64, len: u64) -> dyad_abi::Result<Self> {
         // Before anything is copied: `N` is what fits into a line.
         if len > N as u64 {
@@ -55,12 +55,12 @@ impl<const N: usize> fmt::Display for UserText<N> {
     }
 }
 
-/// `Report`: a check or counter of the run, as the caller's [`ReportArgs`] say.
+/// `Report`: reports a check or counter of the run, described by the caller's [`ReportArgs`].
 ///
 /// # Errors
 ///
-/// [`Error::BadAddress`], [`Error::BadArgument`] (no such kind or program, no name),
-/// [`Error::TooLarge`]; else as [`copy_in`]. Nothing has been reported then.
+/// [`Error::BadAddress`], [`Error::BadArgument`] (no such kind or program, no name), [`Error::TooLarge`]; the
+/// errors of [`copy_in`]. Nothing has been reported then.
 pub fn report<P: Platform>(cx: &KernelCtx, ptr: u64) -> dyad_abi::Result<u64> {
     let mut bytes = [0u8; size_of::<ReportArgs>()];
     copy_in::<P>(cx, cx.space()?, ptr, &mut bytes)?;

@@ -1,4 +1,4 @@
-//! Where the fast path ends: operations that are carried out by [`ops`], and what a system call returns.
+//! Slow paths of system calls, which [`ops`] carries out, and the values that system calls return.
 
 use dyad_abi::Error;
 
@@ -12,8 +12,8 @@ use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::endpoint::Line;
 use dyad_object::thread::Thread;
 
-/// What system calls return: two registers on both ISAs. They are the two that the program
-/// gets back, so nothing else has to be put anywhere when a call is over.
+/// The return value of a fast-path function: two registers on both ISAs. They are the two registers that the
+/// program gets back, so nothing has to be moved when a call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct FastReturn {
@@ -23,13 +23,13 @@ pub struct FastReturn {
     pub value: u64,
 }
 
-/// As the status of a [`FastReturn`]: user mode is left for another place. Program counter and
-/// stack pointer have been set in the area ([`Platform::set_user_pc_sp`]), and the address space
-/// switched to.
+/// The status of a [`FastReturn`] that continues user mode at another place. Program counter and stack
+/// pointer have been set in the area ([`Platform::set_user_pc_sp`]), and the address space has been switched.
 pub const ENTER: u64 = u64::MAX;
 
 impl FastReturn {
-    /// The call is answered in registers after all: nobody has to complete the area any more.
+    /// The answer in registers of a call that entered with a partial area, which need not be completed any
+    /// more.
     #[inline]
     pub(crate) fn of(cx: &KernelCtx, result: Result<u64, Error>) -> FastReturn {
         cx.local.partial_frame.set(false);
@@ -39,13 +39,13 @@ impl FastReturn {
         }
     }
 
-    /// The operation is done.
+    /// The answer of an operation that has succeeded.
     #[inline(always)]
     pub(crate) fn value(value: u64) -> FastReturn {
         FastReturn { status: 0, value }
     }
 
-    /// The operation has been refused.
+    /// The answer of an operation that has been refused.
     #[inline(always)]
     pub(crate) fn refused(e: Error) -> FastReturn {
         FastReturn {
@@ -54,8 +54,8 @@ impl FastReturn {
         }
     }
 
-    /// User mode goes on in the component that has been entered. What is not in the area is set by
-    /// arch code, which knows what has become of each register.
+    /// The answer that continues user mode in the component that has been entered. Arch code sets the
+    /// registers that are not in the area.
     #[inline]
     pub(crate) fn enter(cx: &KernelCtx, badge: u64) -> FastReturn {
         cx.local.partial_frame.set(false);
@@ -66,8 +66,8 @@ impl FastReturn {
     }
 }
 
-/// A system call that [`fastpath`](super::fastpath) does not know or could not do: from the beginning, with the same
-/// arguments.
+/// Carries out a system call that [`fastpath`](super::fastpath) does not support or could not complete, from
+/// the beginning with the same arguments.
 #[inline(never)]
 pub(crate) fn slow_syscall<P: Platform>(
     word: u64,
@@ -80,8 +80,8 @@ pub(crate) fn slow_syscall<P: Platform>(
     carried_out::<P>(|cx| ops::call::<P>(cx, word, [a0, a1, a2, a3, a4]))
 }
 
-/// A system call of a capability that this CPU has cached and has just looked at. Nothing has
-/// been looked up since, so the entry is still that capability's.
+/// Carries out a system call on a capability that this CPU has cached and has just read. Nothing has been
+/// looked up since, so the entry is still that capability's.
 #[inline(never)]
 pub(crate) fn slow_cached<P: Platform>(
     word: u64,
@@ -126,7 +126,8 @@ pub(crate) fn jumped<P: Platform>(word: u64, t: &'static Thread, a: [u64; 5]) ->
     slow_syscall::<P>(word, a0, a1, a2, a3, a4)
 }
 
-/// The rest of a `Send` whose bits are set: somebody may wait there, or want to know.
+/// Carries out the second half of a `Send` whose bits are set, when the endpoint has a waiter or is bound to
+/// a CPU.
 #[inline(never)]
 pub(crate) fn sent<P: Platform>(known: &CachedCap, line: &'static Line) -> FastReturn {
     let to = Endpoint {
@@ -137,9 +138,8 @@ pub(crate) fn sent<P: Platform>(known: &CachedCap, line: &'static Line) -> FastR
     carried_out::<P>(|cx| ops::endpoint::sent::<P>(cx, to))
 }
 
-/// Carries an operation of the running thread out, which has entered with a partial area, and says
-/// what becomes of it. `Switched`: its area is complete and its result, if it has one already, is set
-/// when it next runs; it is not this function's any more.
+/// Carries out an operation of the running thread, which has entered with a partial area. With `Switched`,
+/// its area is complete, its result is stored when it next runs, and this function does not return.
 #[inline(always)]
 fn carried_out<P: Platform>(
     operation: impl FnOnce(&KernelCtx) -> dyad_abi::Result<OpOutcome>,

@@ -1,4 +1,4 @@
-//! Cache entries of capabilities of any type: what an operation needs to know of them.
+//! Cache entries for capabilities of any type, with all that an operation needs of them.
 
 use core::cell::Cell;
 use core::sync::atomic::AtomicU64;
@@ -21,9 +21,9 @@ use crate::object::endpoint::{Endpoints, LINES, Line};
 use crate::object::space::Space;
 use crate::object::thread::Thread;
 
-/// Cache entries of capabilities that a CPU keeps.
+/// Capabilities that a CPU caches.
 pub(super) const CAP_ENTRIES: usize = 64;
-/// What an empty slot permits and refers to.
+/// The operand of an empty slot, which permits and refers to nothing.
 const NO_OPERAND: Operand = Operand {
     ty: CapType::Memory,
     rights: Rights::NONE,
@@ -32,20 +32,20 @@ const NO_OPERAND: Operand = Operand {
     payload: [0; 3],
 };
 
-/// Any capability in a capability table.
+/// A cache entry for a capability of a capability table.
 #[repr(align(128))]
 pub struct CachedCap {
-    /// Root of the table; 0: empty.
+    /// Root of the table; 0 means empty.
     captbl: Cell<PhysAddr>,
     index: Cell<u64>,
     entry: Cell<Snapshot>,
     header: Cell<Snapshot>,
-    /// Frame word of its object.
+    /// Frame word of the object.
     object: Cell<Snapshot>,
     ty: Cell<CapType>,
     family: Cell<Family>,
     rights: Cell<Rights>,
-    /// The object, as in a slot: a weak reference, or [`Contents::NONE`].
+    /// The object in the format of a slot: a weak reference, or [`Contents::NONE`].
     weak: Cell<u64>,
     payload: [Cell<u64>; 3],
     place: Cell<ObjectAt>,
@@ -69,13 +69,13 @@ impl CachedCap {
         place: Cell::new(ObjectAt::Empty),
     };
 
-    /// What it permits; nothing, if the slot is empty.
+    /// The rights of the capability; none if the slot is empty.
     #[inline(always)]
     pub fn rights(&self) -> Rights {
         self.rights.get()
     }
 
-    /// Why an operation that it does not permit is refused.
+    /// The error of an operation that the capability does not permit.
     #[inline(always)]
     pub fn refusal(&self) -> Error {
         match self.place.get() {
@@ -84,19 +84,19 @@ impl CachedCap {
         }
     }
 
-    /// Its object: a weak reference.
+    /// The object: a weak reference.
     #[inline(always)]
     pub fn object(&self) -> u64 {
         self.weak.get()
     }
 
-    /// What else its type keeps; see `dyad_core::syscall::ops`.
+    /// Word `n` of the payload; see `dyad_core::syscall::ops`.
     #[inline(always)]
     pub fn payload(&self, n: usize) -> u64 {
         self.payload[n].get()
     }
 
-    /// What the slot of a copy holds that permits no more than `rights` and has no guard.
+    /// The slot content of a copy without a guard that has no more than `rights`.
     #[inline(always)]
     pub fn copied(&self, rights: Rights) -> Filling {
         let header = match self.header.get().value {
@@ -115,8 +115,8 @@ impl CachedCap {
         Filling { header, words }
     }
 
-    /// The block of a Frame capability, and its page `n` as a frame to be mapped. (That this is one
-    /// of its pages is for the caller to look at.)
+    /// The block of a Frame capability, and its page `n` as a frame to be mapped. The caller checks that the
+    /// capability has that page.
     #[inline(always)]
     pub fn page(&self, first: PhysAddr, n: u64) -> (Block, PhysAddr) {
         let Snapshot { word, value } = self.object.get();
@@ -136,32 +136,32 @@ impl CachedCap {
         )
     }
 
-    /// Which fast paths it has.
+    /// The family of its fast paths.
     #[inline(always)]
     pub fn family(&self) -> Family {
         self.family.get()
     }
 
-    /// Its type.
+    /// The type of the capability.
     #[inline(always)]
     pub fn ty(&self) -> CapType {
         self.ty.get()
     }
 
-    /// The call of one of its operations.
+    /// The word of a call of operation `number`.
     #[inline(always)]
     pub fn call(&self, number: u32) -> u64 {
         self.index.get() | (number as u64) << 32
     }
 
-    /// Where its object is.
+    /// The place of the object.
     #[inline(always)]
     pub fn place(&self) -> ObjectAt {
         self.place.get()
     }
 
-    /// All of it. To be taken before anything else is looked up, which may take the place of this
-    /// entry. (Word by word: copies of structures are calls of a function.)
+    /// The whole capability. It must be copied before anything else is looked up, because the lookup may
+    /// replace this entry. (It is copied word by word, because copies of structures are function calls.)
     #[inline(always)]
     pub fn operand(&self) -> Operand {
         let [a, b, c] = &self.payload;
@@ -174,7 +174,7 @@ impl CachedCap {
         }
     }
 
-    /// Of a Frame capability for a whole block, cached when it was alive.
+    /// The entry of a Frame capability for a whole block that is alive.
     #[cfg(any(test, feature = "host"))]
     pub fn of_block(cx: &KernelCtx, o: &Operand) -> Option<CachedCap> {
         use dyad_retype::{FrameType, FrameWord, Order};
@@ -188,13 +188,13 @@ impl CachedCap {
         Some(view)
     }
 
-    /// Whether it is of any capability.
+    /// Whether the entry is filled.
     #[cfg(any(test, feature = "host"))]
     pub(super) fn is_cached(&self) -> bool {
         self.captbl.get() != PhysAddr(0)
     }
 
-    /// Forgets it.
+    /// Empties the entry.
     pub(super) fn forget(&self) {
         self.captbl.set(PhysAddr(0));
     }
@@ -212,7 +212,7 @@ impl CachedCap {
     }
 }
 
-/// Capabilities whose operations have a fast path (`dyad_core::syscall::fastpath`).
+/// Groups of capabilities whose operations have a fast path (`dyad_core::syscall::fastpath`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Family {
@@ -230,7 +230,7 @@ pub enum Family {
     Thread = 5,
     /// [`ObjectAt::Endpoints`].
     Receive = 6,
-    /// None of them.
+    /// Any other capability: all operations take the slow path.
     Long = 7,
 }
 
@@ -253,7 +253,7 @@ impl Family {
     }
 }
 
-/// Objects of the types that are used most, as this CPU finds them.
+/// Objects of the most frequent types, as this CPU accesses them.
 #[derive(Clone, Copy)]
 pub enum ObjectAt {
     /// A thread.
@@ -264,23 +264,23 @@ pub enum ObjectAt {
     Line(Option<CoherentWords>, &'static Line),
     /// An address space.
     Space(&'static Space),
-    /// A liveness frame, and the shared epoch. (Where caches are coherent.)
+    /// A liveness frame, and the shared epoch, where caches are coherent.
     Liveness(CoherentWords, &'static [AtomicU64; 512], &'static AtomicU64),
-    /// The first page of a Frame capability, all of whose pages are in the block, and what a page
-    /// mapped by it permits at least and notes. (Where caches are coherent.)
+    /// The first page of a Frame capability whose pages are all in one block, and the permissions that a page
+    /// mapped by it always has and records, where caches are coherent.
     Frame(PhysAddr, Perms),
-    /// The frames of a Memory capability. (Where caches are coherent.)
+    /// The frames of a Memory capability, where caches are coherent.
     Memory(Range),
     /// A capability table, where caches are coherent.
     Captbl,
-    /// Something else, or nothing.
+    /// Any other object, or none.
     Other,
     /// The slot is empty.
     Empty,
 }
 
 impl ObjectAt {
-    /// Of a capability whose object is alive.
+    /// The object of a live capability.
     pub fn of(cx: &KernelCtx, o: &Operand) -> ObjectAt {
         let at = match o.object {
             Some(object) => object.frame.address(),
@@ -315,7 +315,7 @@ impl ObjectAt {
         Some(ObjectAt::Liveness(words, counts, &cx.node.sb.epoch))
     }
 
-    /// Of a Frame capability, by the word of the block's head.
+    /// The pages of a Frame capability; `head` is the word of the block's head.
     fn frame(cx: &KernelCtx, o: &Operand, head: u64) -> Option<ObjectAt> {
         cx.words().if_coherent()?;
         let [into, pages, _] = o.payload;
@@ -330,15 +330,14 @@ impl ObjectAt {
     }
 }
 
-/// A capability of the running component that this CPU has cached, if it still is what it was, and
-/// alive.
+/// The cache entry of a capability of the running component, if it is valid and the object is alive.
 #[inline(always)]
 pub fn capability(local: &CpuLocal, index: CapIndex) -> Option<&CachedCap> {
     called(local, index.get() as u64)
 }
 
-/// The same for what a call names: index, number of the operation in bits 32 to 36, and nothing above
-/// it.
+/// The cache entry of the capability that a call names by `word`: the index, the number of the operation in
+/// bits 32 to 36, and nothing above them. It must be valid, and the object alive.
 #[inline(always)]
 pub fn called(local: &CpuLocal, word: u64) -> Option<&CachedCap> {
     let view = slot(local, word & !(31 << 32))?;
@@ -346,14 +345,13 @@ pub fn called(local: &CpuLocal, word: u64) -> Option<&CachedCap> {
     alive.then_some(view)
 }
 
-/// What [`called`] has found for a call, as long as nothing else has been looked up.
+/// The entry that [`called`] has found for a call, as long as nothing else has been looked up.
 #[inline(always)]
 pub fn last_called(local: &CpuLocal, word: u64) -> &CachedCap {
     &local.cache.caps[word as usize % CAP_ENTRIES]
 }
 
-/// A capability that this CPU has cached, if it still is what it was. Whether its object is alive has
-/// not been looked at.
+/// The valid cache entry of a capability. Whether its object is alive has not been checked.
 #[inline(always)]
 fn slot(local: &CpuLocal, index: u64) -> Option<&CachedCap> {
     let view = &local.cache.caps[index as usize % CAP_ENTRIES];
@@ -368,8 +366,8 @@ fn slot(local: &CpuLocal, index: u64) -> Option<&CachedCap> {
     Some(view)
 }
 
-/// A Frame capability that this CPU has cached, with what [`ObjectAt::Frame`] says. Whether its block is
-/// what it was is looked at when it is pinned.
+/// The cache entry of a Frame capability with the fields of [`ObjectAt::Frame`]. The block is checked when it
+/// is pinned.
 #[inline(always)]
 pub fn frame(local: &CpuLocal, index: u64) -> Option<(&CachedCap, PhysAddr, Perms)> {
     let view = slot(local, index)?;
@@ -379,7 +377,7 @@ pub fn frame(local: &CpuLocal, index: u64) -> Option<(&CachedCap, PhysAddr, Perm
     }
 }
 
-/// Remembers a capability that has been looked up the slow path and found alive.
+/// Caches a capability that has been looked up on the slow path and found alive.
 #[cold]
 pub fn fill_capability(cx: &KernelCtx, index: CapIndex, found: &Found, c: &Contents) {
     let plain = c.guard.is_none() || lacks!("capcache::fill_capability::guard");
@@ -417,7 +415,7 @@ fn try_capability(cx: &KernelCtx, index: CapIndex, found: &Found, c: &Contents) 
     Some(())
 }
 
-/// Remembers that a slot of the running component's table is empty.
+/// Caches that a slot of the running component's table is empty.
 #[cold]
 pub fn fill_empty(cx: &KernelCtx, index: CapIndex) {
     if cx.local.cache.fast() {

@@ -1,11 +1,11 @@
-//! Ranges of frames that this CPU has cached: where their records are, and what the rows
-//! `untyped -> Y` and `X -> untyped` need besides. Blocks of one frame, coherent caches only.
+//! Ranges of frames that this CPU has cached: their records, and what the rows to and from untyped need
+//! besides. For blocks of one frame, and coherent caches only.
 //!
-//! | looked at before each use | what else it rests on |
+//! | checked before each use | also relies on |
 //! |---|---|
-//! | nothing: a range has no object, and records never move | the slot is what it was ([cached](super)) |
+//! | nothing: a range has no object, and records never move | the slot is unchanged ([the capability cache](super)) |
 //!
-//! Which steps, in which order: [`dyad_retype::row`].
+//! [`dyad_retype::row`] defines the steps and their order.
 
 use core::cell::Cell;
 use core::sync::atomic::AtomicU64;
@@ -22,13 +22,13 @@ use crate::cpu::CpuLocal;
 use crate::kernel_ctx::{KernelCtx, Operand};
 use crate::memory::{CoherentRecord, CoherentWords};
 
-/// What rows in the name of this CPU need.
+/// Words of this CPU that rows need.
 pub(crate) struct OwnWords {
-    /// Its intents.
+    /// The line of its intents.
     intent: Cell<&'static [AtomicU64; 8]>,
     /// The shared epoch.
     epoch: Cell<&'static AtomicU64>,
-    /// Of frames that this node is changing: the low half of their word.
+    /// The low half of the word of a frame that this node is retyping.
     retyping: Cell<u64>,
 }
 
@@ -50,7 +50,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Of a Memory capability. Has the CPU know its own words, too.
+    /// The range of a Memory capability. Also caches the CPU's own words.
     pub fn of(cx: &KernelCtx, o: &Operand) -> Option<Range> {
         let words = cx.words().if_coherent()?;
         let range = FrameRange::from_payload(o.payload)?;
@@ -69,7 +69,7 @@ impl Range {
         })
     }
 
-    /// Frame `at` of it; `first` is what the capability calls its first frame.
+    /// Frame `at` of the range; `first` is the capability's number of its first frame.
     #[inline(always)]
     pub fn frame(self, local: &'static CpuLocal, first: u64, at: u64) -> Option<OneFrame> {
         Some(OneFrame {
@@ -84,7 +84,7 @@ impl Range {
     }
 }
 
-/// A frame of a range.
+/// A frame of a range, ready for a row.
 #[derive(Clone, Copy)]
 pub struct OneFrame {
     own: &'static OwnWords,
@@ -93,7 +93,7 @@ pub struct OneFrame {
 }
 
 impl OneFrame {
-    /// Its address.
+    /// The address of the frame.
     pub fn address(&self) -> Option<PhysAddr> {
         FrameRef::from_bits(self.number as u32).map(FrameRef::address)
     }
@@ -108,9 +108,9 @@ impl OneFrame {
         }
     }
 
-    /// The row [`untyped -> Y`](row::retype): the frame becomes what `used`, the low half of its word, says. `quiet`
-    /// tells whether a stamp is quiesced; `zero` fills the frame with zeros. `None`: nothing has been done, and the long
-    /// way says why.
+    /// The row [`untyped -> Y`](row::retype): the frame gets the use in `used`, the low half of its new word.
+    /// `quiet` tells whether a stamp is quiesced; `zero` fills the frame with zeros. Returns `None` if
+    /// nothing has been done; the slow path finds the error.
     #[inline(always)]
     pub fn retype(
         &self,
@@ -124,8 +124,9 @@ impl OneFrame {
         Some(())
     }
 
-    /// The row [`X -> untyped`](row::give_up_frame), of user memory, or of an object of one of these kinds (bits by number).
-    /// The epoch since which everybody has to have been quiet. `None`: nothing has been done, and the slow path says why.
+    /// The row [`X -> untyped`](row::give_up_frame), for user memory, or for an object of one of these kinds
+    /// (bits by number). Returns the stamp, or `None` if nothing has been done; the slow path finds the
+    /// error.
     #[inline(always)]
     pub fn untype(&self, kinds: u32) -> Option<Epoch> {
         let frame = WeakRef::from_checked(self.number).frame;

@@ -1,13 +1,12 @@
-//! Leaves of capability tables that this CPU has cached: where a slot is, without following the table,
-//! and what the rows of slots need besides. Coherent caches only.
+//! Leaves of capability tables that this CPU has cached: a slot is found without walking the table, with what
+//! the rows of slots need besides. Coherent caches only.
 //!
-//! | looked at before each use | what else it rests on |
+//! | checked before each use | also relies on |
 //! |---|---|
-//! | the entry of the root that leads to the leaf | it pins the leaf, which keeps its version |
+//! | the entry of the root that leads to the leaf | the entry pins the leaf, which keeps its version |
 //!
-//! An entry that has been closed is filled again only after a round, in which all caches are
-//! forgotten: one that is what it was has been so all the time. A leaf that is named by its own
-//! capability is looked at by whoever found that.
+//! A closed entry is filled again only after a round, which empties all caches: an unchanged entry has been
+//! valid all the time. A leaf that is named by its own capability is checked with that capability.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -32,9 +31,9 @@ type Slots = [[AtomicU64; 8]; LEAF_SLOTS as usize];
 
 #[repr(align(128))]
 struct CachedLeaf {
-    /// Root or leaf that the slot was named by: a weak reference; 0: empty.
+    /// Root or leaf that the slot was named by: a weak reference; 0 means empty.
     table: Cell<u64>,
-    /// Which leaf of it.
+    /// The number of the leaf within its root.
     number: Cell<u64>,
     entry: Cell<Snapshot>,
     slots: Cell<Option<(CoherentWords, &'static Slots)>>,
@@ -50,7 +49,7 @@ struct CachedLeaf {
     closing: Cell<u64>,
 }
 
-/// The cache of one CPU.
+/// The leaves that one CPU has cached.
 pub struct LeafCache([CachedLeaf; ENTRIES]);
 
 impl LeafCache {
@@ -86,17 +85,17 @@ impl LeafCache {
     }
 }
 
-/// A slot of a leaf that is there.
+/// A slot of a cached leaf.
 #[derive(Clone, Copy)]
 pub struct Slot {
     view: &'static CachedLeaf,
     words: CoherentWords,
     line: &'static Line,
-    /// Which slot of the leaf.
+    /// The number of the slot in the leaf.
     index: u64,
 }
 
-/// The slot's words, without looking for any of them.
+/// The slot's words, found without a lookup.
 impl dyad_captbl::Line for Slot {
     #[inline(always)]
     fn header(&self) -> u64 {
@@ -145,8 +144,8 @@ impl Slot {
         }
     }
 
-    /// The row [`activate`]. `quiet` tells whether a stamp is quiesced. `None`: nothing has been done, and the slow path
-    /// says why.
+    /// The row [`activate`]. `quiet` tells whether a stamp is quiesced. Returns `None` if nothing has been
+    /// done; the slow path finds the error.
     #[inline(always)]
     pub fn activate(&self, to: &Filling, quiet: impl Fn(Epoch) -> bool) -> Option<()> {
         let reserved = self.view.reserved.get();
@@ -154,7 +153,7 @@ impl Slot {
         activate(self, &intent, reserved, to, &self.known(quiet)).ok()
     }
 
-    /// The row [`deactivate`]. `None`: nothing has been done, and the slow path says why.
+    /// The row [`deactivate`]. Returns `None` if nothing has been done; the slow path finds the error.
     #[inline(always)]
     pub fn deactivate(&self) -> Option<Epoch> {
         let header = dyad_captbl::Line::header(self);
@@ -167,7 +166,7 @@ impl Slot {
     }
 }
 
-/// Slot `n` that a table names: a leaf, or a root of leaves.
+/// Slot `n` of a table: a leaf, or a root of leaves.
 #[inline(always)]
 pub fn slot(local: &'static CpuLocal, table: u64, is_root: bool, n: u64) -> Option<Slot> {
     if !local.cache.fast() {

@@ -1,19 +1,18 @@
-//! What this CPU has cached of page tables, blocks and regions, so that changing one more page near
-//! the last ones is short. Coherent caches only.
+//! Page tables, blocks and regions that this CPU has cached, so that changing one more page near the last
+//! ones is fast. Coherent caches only.
 //!
-//! | entry | of | looked at before each use | what else it rests on |
+//! | entry | covers | checked before each use | also relies on |
 //! |---|---|---|---|
 //! | table | the tables of level 1 of a space | the entry above | see below |
 //! | block | blocks of user memory | version, type and order of the head | nothing |
-//! | region | what faults at an address do | the space's count of changes | nothing |
+//! | region | the action of faults at an address | the space's count of changes | nothing |
 //!
-//! The entry above a table says that it is linked: a table with a present entry cannot be taken out,
-//! so all tables above are linked, too, the root among them, and a root pins its space. An entry
-//! that has been closed is filled again only after a round, in which every CPU empties its cache
-//! ([`crate::capcache::CapCache::forget`]): an entry that is what it was has been so all the time. While the
-//! table is linked its frame is pinned, and keeps version and kind; whoever freezes it is seen when
-//! it is pinned once more. An entry that leads nowhere does so as long as it has not changed, for the
-//! same reason.
+//! The entry above a table proves that it is linked: a table with a present entry cannot be unlinked, so all
+//! tables above are linked too, the root among them, and a root pins its space. A closed entry is filled
+//! again only after a round, in which every CPU empties its cache ([`crate::capcache::CapCache::forget`]), so
+//! an unchanged entry has been valid all the time. While the table is linked its frame is pinned, and keeps
+//! version and kind; a freeze shows when it is pinned once more. For the same reason, an entry that leads
+//! nowhere does so as long as it has not changed.
 
 use core::cell::Cell;
 use core::sync::atomic::AtomicU64;
@@ -40,11 +39,11 @@ use crate::object::{find, table_kind};
 
 use super::services;
 
-/// Tables; the two ISAs' of one address have different places.
+/// Cached tables; the tables of the two ISAs for one address have different entries.
 const TABLES: usize = 32;
 const BLOCKS: usize = 16;
 const REGIONS: usize = 16;
-/// What one table of level 1 covers, and what blocks are told apart by.
+/// The shift of the range that one table of level 1 covers; it also selects the entry of a block.
 const COVER: u32 = 21;
 
 type Entries = [AtomicU64; 512];
@@ -53,43 +52,43 @@ type Line = [AtomicU64; 8];
 static NOTHING: AtomicU64 = AtomicU64::new(0);
 static NO_LINE: Line = [const { AtomicU64::new(0) }; 8];
 
-/// Also what a row needs besides, so that looking for it is looking once.
+/// A cache entry for a table, with what a row needs besides, so that one lookup finds both.
 #[repr(align(128))]
 struct CachedTable {
-    /// The space: a weak reference; 0: empty.
+    /// The space: a weak reference; 0 means empty.
     space: Cell<u64>,
     key: Cell<u64>,
     link: Cell<&'static AtomicU64>,
     link_value: Cell<u64>,
     frame: Cell<&'static AtomicU64>,
-    /// Without references.
+    /// The word without references.
     frame_value: Cell<u64>,
     /// The table: a weak reference.
     table: Cell<u64>,
     at: Cell<PhysAddr>,
-    /// `None`: there is no table; the entry above is that where the walk ends.
+    /// `None` means that there is no table; `link` is then the entry where the walk ended.
     entries: Cell<Option<(CoherentWords, &'static Entries)>>,
     /// This CPU's intents.
     intent: Cell<&'static Line>,
     /// The shared epoch.
     epoch: Cell<&'static AtomicU64>,
-    /// What this node puts into an entry that it closes.
+    /// The word that this node stores in an entry that it closes.
     closing: Cell<u64>,
 }
 
 struct CachedBlock {
     first: Cell<u64>,
-    /// Bytes; 0: empty.
+    /// Bytes; 0 means empty.
     len: Cell<u64>,
     word: Cell<&'static AtomicU64>,
-    /// Without references.
+    /// The word without references.
     value: Cell<u64>,
     /// The head: a weak reference.
     head: Cell<u64>,
 }
 
 struct CachedRegion {
-    /// The space: a weak reference; 0: empty.
+    /// The space: a weak reference; 0 means empty.
     space: Cell<u64>,
     start: Cell<u64>,
     len: Cell<u64>,
@@ -98,12 +97,12 @@ struct CachedRegion {
     kind: Cell<Option<RegionKind>>,
 }
 
-/// The cache of one CPU.
+/// The page tables, blocks and regions that one CPU has cached.
 pub struct PageCache {
     tables: [CachedTable; TABLES],
     blocks: [CachedBlock; BLOCKS],
     regions: [CachedRegion; REGIONS],
-    /// Newest stamp that is known to be quiesced: so are all before it.
+    /// The newest stamp that is known to be quiesced; all earlier stamps are quiesced too.
     quiet: Cell<Epoch>,
 }
 
@@ -172,14 +171,13 @@ impl PageCache {
     }
 }
 
-/// Where the entry of a 4 KiB page is: in the table of a cache entry, which stays what it is until another
-/// page is looked for.
+/// The entry of a 4 KiB page in a cached table. It is valid until another page is looked up.
 #[derive(Clone, Copy)]
 pub struct CachedPte {
     view: &'static CachedTable,
     /// Tables are cached only where caches are coherent.
     pub words: CoherentWords,
-    /// Whose table it is.
+    /// The ISA of the table.
     pub isa: Isa,
     /// The entry.
     pub entry: &'static AtomicU64,
@@ -187,7 +185,7 @@ pub struct CachedPte {
 }
 
 impl CachedPte {
-    /// The entry, and a page: `empty` and `page` are its words without the page and with it.
+    /// The entry with a page: `empty` and `page` are its words without the page and with it.
     #[inline(always)]
     pub fn entry<'a>(&'a self, block: &'a Block, empty: u64, page: u64) -> Entry<'a> {
         Plain {
@@ -197,7 +195,7 @@ impl CachedPte {
         }
     }
 
-    /// The record of a row about a page.
+    /// The intent of a row about a page.
     #[inline(always)]
     pub fn intent(&self, row: Row, block: &Block) -> IntentRecord {
         IntentRecord {
@@ -208,13 +206,13 @@ impl CachedPte {
         }
     }
 
-    /// The table.
+    /// A weak reference to the table.
     #[inline(always)]
     pub fn table(&self) -> WeakRef {
         WeakRef::from_checked(self.view.table.get())
     }
 
-    /// Time and intents of this CPU.
+    /// Epochs and intents of this CPU.
     #[inline(always)]
     pub fn services(&self) -> impl EpochSource + Intents + Copy + use<> {
         services::Known {
@@ -287,18 +285,18 @@ impl Known for Both<'_> {
 pub struct Block {
     /// Frame word of its head.
     pub word: &'static AtomicU64,
-    /// As it is, without references.
+    /// The value of the word, without references.
     pub value: u64,
-    /// The frame that was asked for, with the version of the block.
+    /// The number of the requested frame, with the version of the block.
     pub frame: u64,
 }
 
-/// An address space, as the fast paths work on it.
+/// An address space on a fast path.
 #[derive(Clone, Copy)]
 pub struct FastSpace {
-    /// The CPU that does.
+    /// The CPU that runs the fast path.
     pub local: &'static CpuLocal,
-    /// The frame of the space, which lives: a weak reference.
+    /// The frame of the space, which is alive: a weak reference.
     pub object: u64,
 }
 
@@ -307,7 +305,7 @@ const fn key(isa: Isa, va: u64) -> u64 {
 }
 
 impl FastSpace {
-    /// For the slow paths. (Looking the node up is what the short ones save.)
+    /// The context for the slow paths. (The fast paths avoid looking up the node.)
     pub fn cx(self) -> KernelCtx {
         KernelCtx {
             node: node(),
@@ -315,8 +313,7 @@ impl FastSpace {
         }
     }
 
-    /// Where the entry of the page at `va`, an address of the user half, is; `None` if there is no
-    /// table for it.
+    /// The entry of the page at `va`, an address of the user half; `None` if there is no table for it.
     #[inline(always)]
     pub fn spot(self, isa: Isa, va: u64) -> Option<CachedPte> {
         if !self.local.cache.fast() {
@@ -341,8 +338,8 @@ impl FastSpace {
         })
     }
 
-    /// Whether the page at `va`, for which there is no [`spot`](FastSpace::spot), is not mapped, and will
-    /// not be as long as nobody adds a table.
+    /// Whether the page at `va`, for which [`spot`](FastSpace::spot) has found nothing, is unmapped and stays
+    /// so until a table is linked.
     #[inline]
     pub fn no_table(self, isa: Isa, va: u64) -> bool {
         let key = key(isa, va);
@@ -350,7 +347,7 @@ impl FastSpace {
         view.space.get() == self.object && view.key.get() == key && view.entries.get().is_none()
     }
 
-    /// Walks. Each word is looked at after the one that led there.
+    /// Walks the table and fills the entry. Each word is read after the one that led to it.
     #[cold]
     #[inline(never)]
     fn fill_table(self, isa: Isa, va: u64, view: &CachedTable) -> Option<()> {
@@ -400,7 +397,7 @@ impl FastSpace {
         Some(())
     }
 
-    /// The block that a page belongs to; `None` if it is none of user memory in use.
+    /// The block that a page belongs to; `None` if it is not user memory in use.
     #[inline(always)]
     pub fn block(self, pa: PhysAddr) -> Option<Block> {
         if !self.local.cache.fast() {

@@ -1,4 +1,5 @@
-//! What rows need besides memory, as the fast path has it: words that this CPU has cached, where caches are coherent.
+//! The services that rows need besides memory, for the fast path: words that this CPU has cached, where
+//! caches are coherent.
 
 use core::sync::atomic::AtomicU64;
 
@@ -9,11 +10,11 @@ use dyad_shm::protocol::{EpochSource, Intents, Log};
 
 use crate::memory::{CoherentWords, load_coherent};
 
-/// Time, intents and log of this CPU.
+/// Epochs, intents and log of this CPU.
 #[derive(Clone, Copy)]
 pub(super) struct Known<Q> {
     pub words: CoherentWords,
-    /// Where its intents are.
+    /// The line of its intents.
     pub intent: &'static [AtomicU64; 8],
     /// The shared epoch.
     pub epoch: &'static AtomicU64,
@@ -46,7 +47,7 @@ impl<Q> Intents for Known<Q> {
     }
 }
 
-/// Caches are coherent: nobody has to drop anything.
+/// Does nothing: where caches are coherent, no node has to drop a line.
 impl<Q> Log for Known<Q> {
     #[inline(always)]
     fn line(&self, _: PhysAddr) {}

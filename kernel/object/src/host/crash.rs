@@ -171,7 +171,7 @@ pub fn now() {
     }
 }
 
-/// Runs what others do meanwhile: nobody dies in it.
+/// Runs the actions of other nodes in between, in which no node dies.
 pub fn never(f: impl FnOnce()) {
     let left = LEFT.take();
     f();

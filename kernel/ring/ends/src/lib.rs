@@ -44,7 +44,7 @@ pub const fn used(head: u64, tail: u64, size: u64) -> Result<u64, Corrupt> {
     Ok(used)
 }
 
-/// The index of the sending end, and what it has seen of the other one.
+/// The index of the sending end, and the last index that it has read of the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sending {
     tail: u64,
@@ -53,7 +53,7 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// Goes on where the last producer stopped. The first look for room looks at the real head.
+    /// Resumes at the index where the last producer stopped. The first check for room reads the real head.
     #[inline]
     pub const fn resume(tail: u64, size: u64) -> Sending {
         Sending {
@@ -75,7 +75,7 @@ impl Sending {
         self.tail.wrapping_sub(self.head_seen) + slots <= size
     }
 
-    /// Takes a look at the head into account. Whether `slots` are free now.
+    /// Updates the known head, and returns whether `slots` are free now.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Sending {
         }
     }
 
-    /// So many slots have been written. Gives the tail to publish.
+    /// Advances the tail by slots that have been written. Returns the tail to publish.
     #[inline]
     pub const fn advance(&mut self, slots: u64) -> u64 {
         self.tail = self.tail.wrapping_add(slots);
@@ -106,7 +106,8 @@ pub struct Receiving {
 }
 
 impl Receiving {
-    /// Goes on at an index: the head, where the last consumer stopped, or the tail, which drops what is in the ring.
+    /// Begins at an index: the head, where the last consumer stopped, or the tail, which drops the contents
+    /// of the ring.
     #[inline]
     pub const fn at(index: u64) -> Receiving {
         Receiving { head: index }
@@ -118,7 +119,7 @@ impl Receiving {
         self.head
     }
 
-    /// The number of slots that can be read, by a look at the tail.
+    /// The number of slots that can be read, given the tail.
     ///
     /// # Errors
     ///
@@ -128,7 +129,7 @@ impl Receiving {
         used(self.head, tail, size)
     }
 
-    /// So many slots have been read. Gives the head to publish.
+    /// Advances the head by slots that have been read. Returns the head to publish.
     #[inline]
     pub const fn advance(&mut self, slots: u64) -> u64 {
         self.head = self.head.wrapping_add(slots);

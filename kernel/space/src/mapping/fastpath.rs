@@ -1,7 +1,7 @@
-//! Fast paths of map, unmap, map from peer and protection, for what is mostly met: coherent caches, a
-//! 4 KiB page, a table there, and nobody else at work on the same words. The rows are those of [`dyad_mapping`], on words that
-//! are [remembered](crate::capcache::page). Whenever something is not as expected nothing has been done,
-//! and the caller takes the slow path, which also knows the reason.
+//! Fast paths of map, unmap, map from peer and protect, for the usual case: coherent caches, a 4 KiB page, an
+//! existing table, and no other CPU at the same words. The rows are those of [`dyad_mapping`], on
+//! [cached](crate::capcache::page) words. When anything is unexpected nothing has been done, and the caller
+//! takes the slow path, which also finds the reason.
 
 use dyad_abi::cap::RegionKind;
 use dyad_abi::{Error, Isa, Result};
@@ -24,7 +24,7 @@ use crate::resolve::Outcome;
 
 #[cfg(feature = "host")]
 impl SpaceCtx<'_> {
-    /// The same for the fast paths.
+    /// This space for the fast paths.
     pub fn near(&self) -> FastSpace {
         FastSpace {
             local: self.cx.local,
@@ -126,7 +126,7 @@ fn not_copied(
     (why == NotMapped::Gone).then_some(Err(Error::Again))
 }
 
-/// As `SpaceCtx::table_may_be_gone`.
+/// Calls `SpaceCtx::table_may_be_gone` for a cached entry.
 #[cold]
 #[inline(never)]
 fn table_may_be_gone(near: FastSpace, spot: CachedPte) {

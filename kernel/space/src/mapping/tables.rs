@@ -81,8 +81,8 @@ impl SpaceCtx<'_> {
         let _ = self.cx.frames().unpin(parent.frame);
     }
 
-    /// Row unlink: takes the table that `place` leads to out. Returns the stamp; the table may be
-    /// linked again, or used for something else, once it is quiesced.
+    /// Row unlink: unlinks the table that `place` leads to. Returns the stamp; the table may be linked again,
+    /// or reused, once it is quiesced.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl SpaceCtx<'_> {
         done
     }
 
-    /// Row unlink for a root. CPUs that run on it are to leave it in their next round.
+    /// Row unlink for a root. CPUs that run on it leave it in their next round.
     ///
     /// # Errors
     ///

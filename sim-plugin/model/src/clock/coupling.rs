@@ -12,7 +12,7 @@ use super::{Host, Interrupt, Order, Shape, Times, Who, mix};
 const START_NS: u64 = 60_000_000_000;
 macro_rules! stats {
     ($($(#[$m:meta])* $name:ident),* $(,)?) => {
-        /// What has happened to a CPU so far.
+        /// Events of a CPU so far.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Stats {
             $($(#[$m])* pub $name: u64,)*
@@ -63,7 +63,7 @@ stats! {
     overdue,
     /// Sleeps that ended because of something outside of simulated time.
     outside,
-    /// Waits that were given up.
+    /// Waits that were abandoned.
     given_up,
     /// Doorbells that came later because too many were on their way.
     merged,
@@ -71,21 +71,21 @@ stats! {
     followed,
 }
 
-/// How a CPU goes on.
+/// The next stretch of a CPU's execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// Its time, in picoseconds: not before what it was.
+    /// Time of the CPU in picoseconds; it does not go back.
     pub now: u64,
-    /// The time at which the CPU has to look at the others again.
+    /// The time at which the CPU must check the others again.
     pub until: u64,
-    /// When its next event is due that is known of.
+    /// The time of its next known event.
     pub event: u64,
 }
 
-/// How a CPU wakes up.
+/// The state of a CPU that wakes up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resumed {
-    /// Its time, in picoseconds: not before what it was. It has to look around at once.
+    /// Time of the CPU in picoseconds; it does not go back. The CPU must check the others at once.
     pub now: u64,
     /// The event that has woken it, whose interrupt is pending.
     pub event: Option<Interrupt>,
@@ -126,7 +126,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         }
     }
 
-    /// What has happened so far.
+    /// Events so far.
     pub fn stats(&self) -> Stats {
         self.tally.stats()
     }
@@ -144,7 +144,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         StateWord(self.words.get(who(of, cpu::STATE)))
     }
 
-    /// What a CPU with this word does. One whose machine the launcher has found ended is gone.
+    /// The state of a CPU with this word. A CPU whose machine the launcher has found ended is gone.
     pub(super) fn state(&self, of: Who, word: StateWord) -> State {
         match word.state() {
             State::Absent => State::Absent,
@@ -181,13 +181,13 @@ impl<W: Words, H: Host> Coupling<W, H> {
         }
     }
 
-    /// Changes a state if it still is what was looked at.
+    /// Changes a CPU's state if its word has not changed since it was read.
     pub(super) fn change(&self, of: Who, from: StateWord, to: State) -> bool {
         let at = who(of, cpu::STATE);
         self.words.exchange(at, from.0, from.next(to).0).is_ok()
     }
 
-    /// Changes this CPU's state, whatever it is.
+    /// Sets this CPU's state unconditionally.
     fn become_state(&self, to: State) {
         while !self.change(self.me, self.word(self.me), to) {}
     }
@@ -258,7 +258,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         }
     }
 
-    /// The CPU ends, at this time. Nobody waits for it any more.
+    /// Ends the CPU at this time. No CPU waits for it any more.
     pub fn end(&self, time: u64, path: u64) {
         if matches!(self.word(self.me).state(), State::Gone | State::Absent) {
             return;
@@ -335,7 +335,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         self.deliver(now, 0, deliver);
     }
 
-    /// Delivers what is due by `now`, in a block that has begun at `begun`.
+    /// Delivers the events that are due by `now`, in a block that began at `begun`.
     fn deliver(&self, now: u64, begun: u64, deliver: &mut dyn FnMut(Interrupt)) {
         while let Some(event) = self.next(self.me).filter(|e| e.at <= now) {
             events::take(&self.words, self.me, event);
@@ -344,7 +344,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         }
     }
 
-    /// How far this CPU is ahead of others that run, now that it goes on.
+    /// Records how far this CPU is ahead of other running CPUs when it continues.
     fn note_skew(&self, now: u64) {
         let running = |w: &Who| self.state(*w, self.word(*w)) == State::Running;
         let behind = self.shape.others(self.me).filter(running);
@@ -353,7 +353,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         }
     }
 
-    /// If this CPU was given up: it is back, at the time of the others.
+    /// Returns to the time of the others if this CPU was given up.
     fn note_return(&self, now: &mut u64) {
         let word = self.word(self.me);
         if word.state() != State::Running {
@@ -365,8 +365,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         }
     }
 
-    /// Waits until nobody that runs is more than the lag behind, and wakes those whose event is
-    /// due by now.
+    /// Waits until no running CPU is more than the lag behind, and wakes those whose event is due by now.
     fn couple(&self, now: u64) {
         let mut waited = false;
         for other in self.shape.others(self.me) {
@@ -389,8 +388,8 @@ impl<W: Words, H: Host> Coupling<W, H> {
         }
     }
 
-    /// Up to where a CPU has come, or `None` if it need not be waited for. It is woken if its
-    /// event is due by now.
+    /// The time that another CPU has reached, or `None` if it need not be waited for. Wakes it if its event
+    /// is due by now.
     fn front(&self, other: Who, now: u64) -> Option<u64> {
         loop {
             let word = self.word(other);
@@ -412,7 +411,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         }
     }
 
-    /// Claims a CPU that sleeps, as it was when it was looked at, and rings for its event.
+    /// Claims a sleeping CPU, if it has not changed since it was examined, and rings for its event.
     pub(super) fn wake(&self, other: Who, word: StateWord, event: Event) -> bool {
         let claimed = self.change(other, word, State::Waking);
         if claimed {
@@ -453,7 +452,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         }
     }
 
-    /// If all sleep: time jumps to the first event there is.
+    /// If all CPUs sleep, lets time jump to the first event.
     ///
     /// Who falls asleep says so before it looks at the others. So of those that fall asleep at the
     /// same time at least one finds all asleep. If a CPU moves while they are being looked at, it
@@ -523,7 +522,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         self.words.set(who(self.me, cpu::DEADLINE), word);
     }
 
-    /// Rings the doorbell of a CPU, at this time. A CPU that there is not is nobody.
+    /// Rings the doorbell of a CPU at this time. A CPU that does not exist is ignored.
     pub fn ring(&self, time: u64, to: Who) {
         if self.shape.all().any(|w| w == to) {
             let alone = events::send(&self.words, self.me, to, time + self.times.ipi);
@@ -534,7 +533,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         }
     }
 
-    /// This CPU's next event, if there is one.
+    /// The time of this CPU's next event, if there is one.
     pub fn next_event(&self) -> Option<u64> {
         self.next(self.me).map(|e| e.at)
     }

@@ -1,4 +1,4 @@
-//! What will happen to a CPU: its deadline, and doorbells on their way to it.
+//! Future events of a CPU: its deadline, and doorbells on their way to it.
 //!
 //! Every sender has a queue at every receiver, of the times when doorbells are due, in order. The
 //! sender alone advances `head`, the receiver alone `tail`. Whoever claims a CPU that sleeps only
@@ -16,14 +16,14 @@ const TAIL: usize = 1;
 const SLOTS: usize = 2;
 const ROOM: u64 = (QUEUE_WORDS - SLOTS) as u64;
 
-/// Something that is due at a time.
+/// An event that is due at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// When, in picoseconds.
     pub at: u64,
-    /// What.
+    /// The interrupt.
     pub what: Interrupt,
-    /// Whose queue it is in, if it is a doorbell.
+    /// The sender in whose queue the event is, if it is a doorbell.
     from: Option<Who>,
 }
 

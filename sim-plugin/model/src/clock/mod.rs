@@ -82,7 +82,7 @@ impl Who {
         Who((node.index() * MAX_CPUS + cpu.index()) as u8)
     }
 
-    /// Its number, below [`MAX_WHO`].
+    /// Number of the CPU, below [`MAX_WHO`].
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -98,7 +98,7 @@ impl Who {
     }
 }
 
-/// How many there are.
+/// Dimensions of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Nodes.
@@ -123,11 +123,11 @@ impl Shape {
 /// Lengths, in picoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// How long a CPU runs until it looks at the others.
+    /// Time that a CPU runs until it checks the progress of others.
     pub quantum: u64,
-    /// How far it may be ahead of one that runs, when it looks.
+    /// Time by which a CPU may be ahead of another running CPU when it checks.
     pub lag: u64,
-    /// From ringing a doorbell to the interrupt.
+    /// Time from ringing a doorbell to the interrupt.
     pub ipi: u64,
 }
 
@@ -141,7 +141,7 @@ impl Default for Times {
     }
 }
 
-/// Who runs when.
+/// The order in which CPUs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// All at once, within the lag.
@@ -156,30 +156,30 @@ pub enum Order {
 /// An interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupt {
-    /// The deadline has come.
+    /// The deadline has passed.
     Timer,
     /// A doorbell.
     Doorbell,
 }
 
-/// What the threads of a process do.
+/// State of a thread of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thread {
-    /// It runs, or would if there were a free processor.
+    /// The thread runs, or would if there were a free processor.
     Runnable,
-    /// It sleeps, or has been stopped.
+    /// The thread sleeps, or has been stopped.
     Sleeping,
-    /// There is no such thread any more.
+    /// The thread no longer exists.
     Gone,
 }
 
-/// What the model needs of the process around it.
+/// Functions that the model needs from the process around it.
 pub trait Host {
     /// Makes an interrupt pending at a CPU that sleeps. It may belong to another process.
     fn ring(&self, who: Who, what: Interrupt);
     /// Pauses briefly, in a loop that ends soon.
     fn pause(&self);
-    /// How often a CPU's gate has been opened.
+    /// Number of times that a CPU's gate has been opened.
     fn gate(&self, who: Who) -> u32;
     /// Sleeps until a CPU's gate has been opened more often than that, but not for long: a
     /// millisecond, say.
@@ -188,7 +188,7 @@ pub trait Host {
     fn open(&self, who: Who);
     /// The host's time, in nanoseconds.
     fn host_ns(&self) -> u64;
-    /// What a thread of a process does.
+    /// State of a thread of a process.
     fn thread(&self, pid: u64, tid: u64) -> Thread;
 }
 

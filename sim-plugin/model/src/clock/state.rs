@@ -1,6 +1,6 @@
-//! What a CPU does, as one word: `number:56 | state:8`.
+//! State of a CPU as one word: `number:56 | state:8`.
 
-/// What a CPU does.
+/// State of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -10,7 +10,7 @@ pub enum State {
     Running = 1,
     /// The CPU sleeps until its next event.
     Idle = 2,
-    /// Its event is due and it has been rung.
+    /// The CPU's event is due and it has been rung.
     Waking = 3,
     /// The CPU has been stopped from outside, and no CPU waits for it.
     Stalled = 4,
@@ -23,7 +23,7 @@ pub enum State {
 pub struct StateWord(pub u64);
 
 impl StateWord {
-    /// The state. What is none (nobody writes that) is as good as gone.
+    /// The state. An invalid number, which nothing writes, is treated as gone.
     pub const fn state(self) -> State {
         match self.0 as u8 {
             0 => State::Absent,

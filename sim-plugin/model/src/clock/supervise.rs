@@ -1,4 +1,4 @@
-//! Supervision: waits for another CPU end, whatever becomes of it.
+//! Supervision: every wait for another CPU ends, whatever happens to that CPU.
 //!
 //! A CPU that makes no progress is looked at: if its process is gone it is
 //! [`Gone`](State::Gone), if its threads do not run (a debugger, SIGSTOP) it is
@@ -10,13 +10,13 @@ use super::state::{State, StateWord};
 use super::words::{Words, cpu, dead, who};
 use super::{Host, Order, Thread, Who};
 
-/// CPUs of a machine can wait for each other inside of the emulator, which does not know what they
-/// wait for here. So with several CPUs a wait is given up after this long.
+/// CPUs of a machine can wait for each other inside the emulator, which does not know about waits here. So
+/// with several CPUs a wait is abandoned after this time.
 const SIBLINGS_NS: u64 = 2_000_000;
-/// How often a waiting CPU looks again before it sleeps in front of its gate.
+/// How often a waiting CPU polls before it sleeps at its gate.
 const SPIN: u32 = 300;
 
-/// What is seen of a CPU that is waited for.
+/// The observed progress of a CPU that is waited for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Progress {
     word: StateWord,
@@ -24,10 +24,10 @@ struct Progress {
     beat: u64,
 }
 
-/// For how long a CPU has made no progress.
+/// How long a CPU has made no progress.
 #[derive(Clone, Copy, Default)]
 struct Still {
-    /// Since when, and what it was then.
+    /// The start of this time, and the progress then.
     since: Option<(u64, Progress)>,
 }
 
@@ -70,7 +70,7 @@ impl Wait {
     }
 }
 
-/// Looks after CPUs that nobody waits for because all others sleep; see [`Coupling::oversee`].
+/// Supervises CPUs that no CPU waits for because all others sleep; see [`Coupling::oversee`].
 pub struct Overseer {
     still: [Still; super::MAX_WHO],
 }
@@ -83,14 +83,14 @@ impl Default for Overseer {
     }
 }
 
-/// Why a wait is over.
+/// The reason why a wait is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
-    /// It is not.
+    /// The wait is not over.
     No,
     /// The other CPU has been declared stalled or gone.
     Declared,
-    /// It may go on, but this CPU does not wait any longer.
+    /// The other CPU may continue, but this CPU does not wait any longer.
     GivenUp,
 }
 

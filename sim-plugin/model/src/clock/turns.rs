@@ -42,7 +42,7 @@ const _: () = assert!(MAX_WHO < 255);
 /// are not, or a run would consist of little else than turns.
 const SHORTER: [u32; 8] = [0, 0, 0, 0, 1, 2, 4, 6];
 
-/// Who could run.
+/// A CPU that could run.
 struct Candidate {
     who: Who,
     word: StateWord,
@@ -60,12 +60,12 @@ impl<W: Words, H: Host> Coupling<W, H> {
         self.words.get(TURN_END)
     }
 
-    /// In strict order, how often a turn was taken from a CPU that did not go on.
+    /// In strict order, how often a turn was taken from a CPU that made no progress.
     pub fn turns_taken(&self) -> u64 {
         self.words.get(TAKEN)
     }
 
-    /// In strict order, the number of the present turn, which counts from 1; in parallel order 0.
+    /// In strict order, the number of the current turn, counted from 1; in parallel order 0.
     pub fn turn_number(&self) -> u64 {
         self.words.get(TURN) >> 8
     }
@@ -106,8 +106,8 @@ impl<W: Words, H: Host> Coupling<W, H> {
         self.words.set(TURN, self.turn().next(first).0);
     }
 
-    /// Waits for the turn; returns when this CPU has it and its slice is not over. The CPU has
-    /// come to `now`.
+    /// Waits for the turn; returns when this CPU has it and its slice is not over. `now` is the time of the
+    /// CPU.
     pub(super) fn take_turn(&self, now: u64, path: u64) {
         let mut wait = Wait::new();
         let mut waited = false;
@@ -170,7 +170,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         }
     }
 
-    /// This CPU sleeps or has ended: if it has the turn, it gives it away.
+    /// Gives the turn away if this CPU has it, because the CPU sleeps or has ended.
     pub(super) fn pass_turn(&self, time: u64, path: u64) {
         let turn = self.turn();
         if turn.holder(self.shape) == Some(self.me) {

@@ -57,11 +57,11 @@ const _: () = assert!(DEAD + MAX_NODES <= WHO);
 pub mod cpu {
     /// A [state](super::super::state).
     pub const STATE: usize = 0;
-    /// Its time when it last looked, in picoseconds; written by the CPU itself.
+    /// Time of the CPU at its last check of the others, in picoseconds; written by the CPU itself.
     pub const TIME: usize = 1;
     /// Changes while it waits; written by the CPU itself.
     pub const BEAT: usize = 2;
-    /// Its process and thread; written by the CPU itself when it begins.
+    /// Process and thread of the CPU; written by the CPU itself when it begins.
     pub const PID: usize = 3;
     /// See [`PID`].
     pub const TID: usize = 4;
@@ -70,21 +70,21 @@ pub mod cpu {
     pub const WANT: usize = 5;
     /// Goes with it: to what time that one has to come.
     pub const WANT_TIME: usize = 6;
-    /// Its deadline, in picoseconds; 0: none; written by the CPU itself.
+    /// Deadline of the CPU in picoseconds, 0 if none; written by the CPU itself.
     pub const DEADLINE: usize = 8;
 }
 
-/// Where the process number of a node's last ended machine is.
+/// Index of the word with the process number of a node's last ended machine.
 pub const fn dead(node: usize) -> usize {
     DEAD + node
 }
 
-/// Where a word of [`cpu`] is.
+/// Index of a word of [`cpu`].
 pub const fn who(who: Who, word: usize) -> usize {
     WHO + who.index() * WHO_WORDS + word
 }
 
-/// Where the queue of what `from` has sent to `to` begins.
+/// Index of the first word of the queue from `from` to `to`.
 pub const fn queue(to: Who, from: Who) -> usize {
     QUEUE + (to.index() * MAX_WHO + from.index()) * QUEUE_WORDS
 }
@@ -95,14 +95,13 @@ pub trait Words {
     fn get(&self, at: usize) -> u64;
     /// Stores a word, after everything before.
     fn set(&self, at: usize, value: u64);
-    /// Changes a word if it is what is expected; in a total order with all that was before and
-    /// comes after.
+    /// Compare-and-exchange of a word; in a total order with all accesses before and after it.
     ///
     /// # Errors
     ///
-    /// What it is, if it is something else.
+    /// The value of the word, if it is not `expected`.
     fn exchange(&self, at: usize, expected: u64, value: u64) -> Result<u64, u64>;
-    /// Stores before this are seen by everybody before loads after this are made.
+    /// A full fence: stores before it are visible to all before loads after it are made.
     fn fence(&self);
 }
 

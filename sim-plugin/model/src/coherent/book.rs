@@ -1,11 +1,11 @@
-//! What an access costs, and what is counted for it.
+//! Costs and counts of accesses.
 
 use super::{Core, Found, Kind};
 use crate::directory::{State, Step, Word};
 use crate::memory::Class;
 
 impl Core<'_> {
-    /// Books the messages of an access, and what they cost.
+    /// Accounts for the messages of an access, and for their cost.
     pub(super) fn book_snoops(
         &mut self,
         kind: Kind,
@@ -38,7 +38,8 @@ impl Core<'_> {
         cycles
     }
 
-    /// What the line's data costs a CPU that has no copy, and whether the last level has it.
+    /// The cost of the line's data for a CPU that has no copy, and the memory class that it comes from unless
+    /// the last level has it.
     fn supply(&self, found: Found, line: u64) -> (u64, Option<Class>) {
         match found {
             Found::L3 => (self.latency.l3, None),

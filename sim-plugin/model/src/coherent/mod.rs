@@ -29,7 +29,7 @@ use crate::first::{FirstLevel, Name, Promise};
 use crate::last::LastLevel;
 use crate::memory::{LINE_BITS, LINE_MASK, Memory};
 
-/// What an access does.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Fetches instructions.
@@ -43,13 +43,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether it writes.
+    /// Whether the access writes.
     pub const fn writes(self) -> bool {
         matches!(self, Self::Store | Self::Rmw)
     }
 }
 
-/// What cache maintenance does.
+/// The kind of a cache maintenance operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FlushKind {
     /// Writes back and drops (CLFLUSH, CLFLUSHOPT, DC CIVAC, and DC IVAC, which hardware may
@@ -59,7 +59,7 @@ pub enum FlushKind {
     Clean,
 }
 
-/// Where a good copy is.
+/// The place of a valid copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     L1,
@@ -68,12 +68,12 @@ enum Found {
     Nowhere,
 }
 
-/// What CPUs share, other than last levels. At first it is zero.
+/// State that CPUs share, other than last levels. Initially zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared<'a> {
     /// A word for each fused line.
     pub directory: &'a [AtomicU64],
-    /// As many words as [`Disturbed::words`] says.
+    /// [`Disturbed::words`] words.
     pub disturbed: &'a [AtomicU64],
 }
 
@@ -84,7 +84,7 @@ struct Look {
     key: u64,
     fused: bool,
     readable: bool,
-    /// Without telling anybody.
+    /// Whether the CPU may write without a message.
     writable: bool,
 }
 
@@ -201,7 +201,7 @@ impl<'a> Core<'a> {
         broken.count()
     }
 
-    /// Whether the quick ways are to do nothing. Names stay what they are.
+    /// Sets whether the fast paths do nothing. Names stay valid.
     pub fn hide_names(&mut self, hidden: bool) {
         self.l1d.hide_names(hidden);
     }
@@ -211,7 +211,7 @@ impl<'a> Core<'a> {
         self.l1d.remembered(name).map(|key| key & LINE_MASK)
     }
 
-    /// Names stand for other lines from here on.
+    /// Declares that names stand for other lines from here on.
     pub fn forget_names(&mut self) {
         self.l1d.forget_names();
     }
@@ -320,7 +320,7 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// What the memo has not answered.
+    /// An access that the memo has not answered.
     #[inline(always)]
     fn near(&mut self, kind: Kind, name: Name, line: u64, index: usize) -> u64 {
         if self.disturbed.news() != 0 {
@@ -349,7 +349,7 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// An access that finds no copy in the first level that can be used as it is.
+    /// An access that finds no usable copy in the first level.
     #[cold]
     #[inline(never)]
     fn slow(&mut self, kind: Kind, line: u64, index: usize) -> u64 {
@@ -371,8 +371,8 @@ impl<'a> Core<'a> {
         self.fused(kind, line, word)
     }
 
-    /// Reads what a miss is going to change, while the host waits for memory anyway. A locked operation
-    /// waits until everything before it is done, and whatever is after it waits for it.
+    /// Reads in advance what a miss is going to change, while the host waits for memory anyway. A locked
+    /// operation waits for everything before it, and everything after it waits for the operation.
     #[inline(always)]
     fn foresee(&self, line: u64) {
         std::hint::black_box((self.l2.first(line), self.l2.oldest(line)));
@@ -452,8 +452,8 @@ impl<'a> Core<'a> {
         cycles
     }
 
-    /// Where there is a copy with this key. `own` says whether those of the CPU's own levels are
-    /// good, `last` whether that of the last level is.
+    /// The place of a copy with this key. `own` says whether copies in the CPU's own levels are valid, `last`
+    /// whether a copy in the last level is.
     fn find(&mut self, kind: Kind, key: u64, own: bool, last: bool) -> Found {
         if own && self.first_holds(kind, key) {
             Found::L1

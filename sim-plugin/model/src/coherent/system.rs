@@ -8,7 +8,7 @@ use crate::config::SimConfig;
 use crate::first::Name;
 use crate::shared::Areas;
 
-/// What the CPUs of a [`System`] share.
+/// State that the CPUs of a [`System`] share.
 #[derive(Debug)]
 pub struct Storage {
     areas: Areas,
@@ -16,7 +16,7 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// For a system.
+    /// The storage for a system with this configuration.
     pub fn new(config: &SimConfig) -> Self {
         let areas = Areas::new(config);
         let words = (0..areas.words()).map(|_| AtomicU64::new(0)).collect();
@@ -78,8 +78,7 @@ impl<'a> System<'a> {
         }
     }
 
-    /// From here on lines have several names each, which change as address spaces do. It makes no
-    /// difference to what is counted.
+    /// Gives lines several names each, which change as address spaces do. The counts must not change.
     pub fn vary_names(&mut self, seed: u64) {
         self.names = Some(Names {
             state: seed | 1,

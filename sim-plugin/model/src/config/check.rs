@@ -1,5 +1,5 @@
-//! Whether a configuration can be simulated. The launcher says so before a run, the plugin before
-//! it begins: both by this.
+//! Checks whether a configuration can be simulated. The launcher calls them before a run, the plugin before
+//! it begins.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use super::{CacheShape, LINE_BYTES, MemoryModel, NodeConfig, SLACK_NS, SimConfig
 /// Most lines per set.
 pub const MAX_WAYS: u32 = 64;
 
-/// Why a configuration cannot be simulated: a sentence that names the settings and says what is
-/// possible.
+/// The reason why a configuration cannot be simulated: a sentence that names the settings and says which
+/// values are possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(String);
 
@@ -36,7 +36,7 @@ impl SimConfig {
     ///
     /// # Errors
     ///
-    /// The first thing that is impossible.
+    /// The first error in the configuration.
     pub fn check(&self) -> Result<(), ConfigError> {
         require((1..=MAX_NODES).contains(&self.nodes.len()), || {
             format!("{} nodes: possible are 1 to {MAX_NODES}", self.nodes.len())

@@ -67,7 +67,7 @@ pub struct Memo {
 }
 
 impl Memo {
-    /// Of a cache with so many slots.
+    /// The memo of a cache with `slots` slots.
     pub fn new(slots: usize) -> Memo {
         Memo {
             entries: Box::new([0; PLACES]),

@@ -72,7 +72,7 @@ struct Newest {
     of: HashMap<u32, u64>,
 }
 
-/// Takes questions as long as it lives.
+/// Server for questions; it accepts them until it is dropped.
 #[derive(Debug)]
 pub struct Server {
     file: PathBuf,

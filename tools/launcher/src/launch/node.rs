@@ -36,13 +36,13 @@ pub(super) enum Message {
     Line {
         /// Node.
         node: usize,
-        /// Which life of it.
+        /// Number of the node's life that the line is from.
         life: u32,
-        /// Which stream.
+        /// The output stream.
         stream: Stream,
-        /// Without its line end.
+        /// The line without its line end.
         bytes: Vec<u8>,
-        /// When it was read.
+        /// Time at which the line was read.
         at: Instant,
     },
     /// A stream has ended.

@@ -21,17 +21,17 @@ pub const SCHEMA: &str = "dyad.run/1";
 pub struct NodeReport {
     /// Node number.
     pub id: usize,
-    /// Its ISA.
+    /// ISA of the node.
     pub isa: &'static str,
-    /// Its CPUs.
+    /// Number of CPUs of the node.
     pub cpus: usize,
-    /// The exit code the kernel gave; `None` if it did not end by itself.
+    /// The exit code that the kernel reported; `None` if the node did not end by itself.
     pub exit: Option<u32>,
-    /// How its machine ended, for people.
+    /// The end of the machine, as text.
     pub ended: String,
     /// Whether the policy (`--on-death`) allowed for its death.
     pub excused: bool,
-    /// How often it was started again.
+    /// Number of restarts of the node.
     pub restarts: u32,
     /// What the simulator's plugin reports.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,11 +49,11 @@ pub struct NodeReport {
 /// A check of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// Its name.
+    /// Name of the check.
     pub name: String,
-    /// Whether it passed.
+    /// Whether the check passed.
     pub ok: bool,
-    /// More about it.
+    /// Details of the result.
     pub detail: String,
     /// The node that reported it.
     pub node: usize,

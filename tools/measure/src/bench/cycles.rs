@@ -12,14 +12,14 @@ use dyad_abi::marker::{BenchMemory, BenchOp, BenchWindow, WindowId};
 use super::results::{Key, MIN_SAMPLES, whole_operations};
 use dyad_launcher::sim::Outcome;
 
-/// How many cycles of its node an operation takes.
+/// Cycles that an operation takes on its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// Passes.
     pub n: u64,
     /// Median.
     pub median: u64,
-    /// 99 of 100 take at most so many.
+    /// The 99th percentile.
     pub p99: u64,
 }
 

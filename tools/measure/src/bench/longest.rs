@@ -18,10 +18,10 @@ use dyad_launcher::config::{RunConfig, Sim, TestOptions, Work};
 
 /// The program that performs every operation with its worst arguments.
 pub const LONGEST_APP: &str = "bounds";
-/// What no stretch may be longer than, in instructions.
+/// The largest permitted length of a stretch, in instructions.
 pub const BOUND: u64 = 20_000;
 
-/// What a stretch was part of.
+/// The operation that a stretch was part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     /// An operation: its type's number and its own.
@@ -62,9 +62,9 @@ impl fmt::Display for What {
 pub struct Operation {
     /// The type of capability it is of.
     pub ty: CapType,
-    /// Its number.
+    /// Number of the operation.
     pub number: u32,
-    /// Its name.
+    /// Name of the operation.
     pub name: &'static str,
 }
 
@@ -96,7 +96,7 @@ struct PluginReport {
 /// Stretches of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// How many there were.
+    /// Number of stretches.
     pub n: u64,
     /// Instructions of the longest one.
     pub longest: u64,
@@ -156,7 +156,7 @@ impl Longest {
             .collect()
     }
 
-    /// What is longer than [`BOUND`].
+    /// Descriptions of the stretches longer than [`BOUND`].
     pub fn too_long(&self) -> Vec<String> {
         self.0
             .iter()
@@ -168,7 +168,7 @@ impl Longest {
             .collect()
     }
 
-    /// The longest stretch of an ISA, and what it was part of.
+    /// The longest stretch of an ISA, and the operation that it was part of.
     pub fn of(&self, isa: Isa) -> Option<(What, u64)> {
         let rows = self.0.iter().filter(|((of, _), _)| *of == isa);
         rows.map(|((_, what), row)| (*what, row.longest))
@@ -210,7 +210,7 @@ fn level(coherent: bool) -> Sim {
     }
 }
 
-/// A run in which node 1 is to be killed once the program says that it may die.
+/// A run in which node 1 is killed once the program reports that it may die.
 pub fn of_deaths(nodes: &[Isa], coherent: bool) -> RunConfig {
     let mut config = of_operations(nodes, coherent);
     config.work = Work::App {

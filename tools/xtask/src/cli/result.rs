@@ -92,7 +92,7 @@ pub(super) fn schema(command: &str) -> &'static str {
     found.map_or("dyad.failure/1", |(_, schema)| schema)
 }
 
-/// What the words of a command line say of the document, for a command line that cannot be read.
+/// Where the result document goes, by the words of a command line that cannot be parsed.
 pub(super) fn asked(words: &[String]) -> Json {
     let own: Vec<&String> = words.iter().take_while(|word| *word != "--").collect();
     let json = own.iter().enumerate().find_map(|(i, word)| {

@@ -88,7 +88,7 @@ impl Ring {
 }
 
 impl Load for Ring {
-    /// Goes round until there have been enough steps, from and to line 0.
+    /// Follows the ring from line 0 for `steps` steps.
     #[inline(never)]
     fn pass(&mut self) {
         self.at = Some(self.follow(0, self.steps));

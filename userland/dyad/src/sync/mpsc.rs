@@ -1,4 +1,4 @@
-//! Channels: values from many threads to one, as in `std::sync::mpsc`.
+//! Channels from many threads to one, as in `std::sync::mpsc`.
 //!
 //! ```no_run
 //! use dyad::sync::mpsc;
@@ -16,24 +16,26 @@
 //! # }
 //! ```
 //!
-//! [`channel`] takes as many values as come; the sender of a [`sync_channel`] waits while it is full. The ends are
-//! used on any node: values lie in the program's heap. Tasks have [`task::channel`](crate::task::channel).
+//! [`channel`] is unbounded; the sender of a [`sync_channel`] waits while it is full. The ends can be used on
+//! any node: values lie in the program's heap. Tasks have [`task::channel`](crate::task::channel).
 //!
 //! # When threads are lost
 //!
-//! A thread that is lost with its node drops nothing. Its end of a channel is known by its use: a sender whose users were
-//! all lost counts as lost, and so does a receiver whose last user was lost. The losses of other threads mean nothing.
+//! A thread that is lost with its node drops nothing. The holder of an end is known from its use: a sender
+//! whose users were all lost counts as lost, and so does a receiver whose last user was lost. Losses of other
+//! threads have no effect.
 //!
-//! | what waits | and nothing has changed for [`PATIENCE_NS`] |
+//! | waiting call | after [`PATIENCE_NS`] without a change |
 //! |---|---|
 //! | [`Receiver::recv`], [`recv_timeout`](Receiver::recv_timeout) | `Lost`, unless a sender is left whose users all live |
-//! | [`Receiver::iter`] | panics if all senders that are left are lost |
-//! | [`Sender::send`] | the value comes back if the receiver is lost |
+//! | [`Receiver::iter`] | panics if all remaining senders are lost |
+//! | [`Sender::send`] | returns the value if the receiver is lost |
 //!
-//! A sender that was moved to a thread and not used there yet has an unknown holder. After a loss, `recv` says `Lost` if
-//! there is no other, and may be called again; `iter` goes on. Values that are in the channel are received before all that.
+//! A sender that was moved to a thread and not used there yet has an unknown holder. After a loss, `recv`
+//! returns `Lost` if there is no other sender, and may be called again; `iter` continues. Values that are in
+//! the channel are received before all that.
 //!
-//! In an invocation, whatever is done with a channel panics.
+//! Any use of a channel in an invocation panics.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -49,38 +51,38 @@ use dyad_sys::thread::{self, Number, lost};
 
 use crate::{Instant, sys};
 
-/// Threads of the program: a bit for each number.
+/// A set of threads of the program: one bit for each number.
 type Threads = u64;
 
 struct Inside<T> {
     values: VecDeque<T>,
-    /// By sender: the threads that have used it; `None` where a sender has gone.
+    /// The threads that have used each sender; `None` where a sender has gone.
     senders: Vec<Option<Threads>>,
     has_receiver: bool,
-    /// The thread that has used the receiver last.
+    /// The thread that last used the receiver.
     receives: Threads,
 }
 
-/// What losses say about the senders that are left.
+/// The state of the remaining senders after losses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Left {
-    /// A sender has been used by threads that live, and by no others.
+    /// At least one sender has been used only by threads that are alive.
     Lives,
-    /// A lost thread may have had each of them.
+    /// Any of the senders may have been held by a lost thread.
     MayBeLost,
-    /// Lost threads had all of them.
+    /// All senders were held by lost threads.
     Lost,
 }
 
 impl<T> Inside<T> {
-    /// Thread `by` uses a sender.
+    /// Records that thread `by` uses a sender.
     fn uses(&mut self, sender: usize, by: Threads) {
         if let Some(Some(users)) = self.senders.get_mut(sender) {
             *users |= by;
         }
     }
 
-    /// One more sender, which no thread has used. Gives its number.
+    /// Adds a sender, which no thread has used yet, and returns its number.
     fn add_sender(&mut self) -> usize {
         match self.senders.iter().position(Option::is_none) {
             Some(free) => {
@@ -98,7 +100,7 @@ impl<T> Inside<T> {
         self.senders.iter().any(Option::is_some)
     }
 
-    /// What the loss of these threads says.
+    /// The state of the remaining senders after the loss of these threads.
     fn left(&self, lost: Threads) -> Left {
         let mut left = Left::Lost;
         for &users in self.senders.iter().flatten() {
@@ -114,31 +116,31 @@ impl<T> Inside<T> {
     }
 }
 
-/// The calling thread.
+/// The calling thread, as a set.
 fn me() -> Threads {
     thread::number().map_or(0, Number::bit)
 }
 
 struct Shared<T> {
     inside: Mutex<Inside<T>>,
-    /// Something has come in, or the last sender has gone.
+    /// Signalled when a value has come in, or the last sender has gone.
     came: Condvar,
-    /// There is room, or the receiver has gone.
+    /// Signalled when there is room, or the receiver has gone.
     room: Condvar,
-    /// Most values in it.
+    /// The most values in the channel.
     bound: usize,
-    /// The threads that had been lost when it was made.
+    /// The threads that had been lost when the channel was made.
     lost: Threads,
 }
 
-/// The sending end of a channel. Clones send into the same one.
+/// The sending end of a channel. Clones send into the same channel.
 pub struct Sender<T> {
     shared: Arc<Shared<T>>,
-    /// Its number among the senders.
+    /// The number of this end among the senders.
     number: usize,
 }
 
-/// The receiving end of a channel. One thread at a time has it:
+/// The receiving end of a channel. Only one thread at a time can hold it:
 ///
 /// ```compile_fail,E0277
 /// fn is_sync(_: impl Sync) {}
@@ -152,23 +154,23 @@ pub struct Sender<T> {
 /// ```
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
-    /// Not `Sync`.
+    /// Makes the type not `Sync`.
     of_thread: PhantomData<Cell<()>>,
 }
 
-/// The values of a channel, until all senders have gone: [`Receiver::iter`].
+/// Iterator over the values of a channel, until all senders have gone: [`Receiver::iter`].
 #[derive(Debug)]
 pub struct Iter<'a, T>(&'a Receiver<T>);
 
-/// The values of a channel, until all senders have gone, with the receiver.
+/// Iterator over the values of a channel, until all senders have gone. It owns the receiver.
 #[derive(Debug)]
 pub struct IntoIter<T>(Receiver<T>);
 
-/// The receiver has gone, or was lost; the value comes back.
+/// The error of a send whose receiver has gone or was lost; it contains the value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SendError<T>(pub T);
 
-/// Why nothing was sent; the value comes back.
+/// The reason why nothing was sent, with the value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TrySendError<T> {
     /// The channel is full.
@@ -177,16 +179,16 @@ pub enum TrySendError<T> {
     Disconnected(T),
 }
 
-/// Why nothing was received.
+/// The reason why nothing was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecvError {
-    /// There is nothing now.
+    /// The channel is empty.
     Empty,
-    /// The time has come.
+    /// The time has passed.
     Timeout,
     /// All senders have gone.
     Disconnected,
-    /// Threads were lost that were the senders, or may have been, and nothing comes.
+    /// Threads that held the senders, or may have held them, were lost, and nothing comes.
     Lost,
 }
 
@@ -249,12 +251,12 @@ impl<T> fmt::Debug for Receiver<T> {
     }
 }
 
-/// A channel that takes as many values as come.
+/// Makes an unbounded channel.
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     sync_channel(usize::MAX)
 }
 
-/// A channel for at most `bound` values, 1 or more. A sender waits for room.
+/// Makes a channel for at most `bound` values, 1 or more. A sender waits for room.
 ///
 /// # Panics
 ///
@@ -285,7 +287,7 @@ pub fn sync_channel<T>(bound: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Shared<T> {
-    /// `None` if the thread that has it was lost.
+    /// Locks the channel; `None` if the thread that holds the lock was lost.
     fn inside(&self) -> Option<MutexGuard<'_, Inside<T>>> {
         match self.inside.lock_or_lost() {
             Ok(inside) => Some(inside),
@@ -294,13 +296,13 @@ impl<T> Shared<T> {
         }
     }
 
-    /// The threads that have been lost since it was made.
+    /// The threads that have been lost since the channel was made.
     fn lost(&self) -> Threads {
         lost() & !self.lost
     }
 
-    /// Waits for a condition, for a while. Gives the guard, and whether nothing has changed for as long as threads are
-    /// patient. A deadline that ends the wait earlier says nothing about that.
+    /// Waits for a condition, for a bounded time. Returns the guard, and whether nothing has changed for
+    /// [`PATIENCE_NS`]. If `deadline` ends the wait earlier, the second value is false.
     fn wait<'a>(
         &'a self,
         condition: &Condvar,
@@ -315,11 +317,11 @@ impl<T> Shared<T> {
 }
 
 impl<T> Sender<T> {
-    /// Sends a value, waiting for room if need be.
+    /// Sends a value, and waits for room if necessary.
     ///
     /// # Errors
     ///
-    /// If the receiver has gone, or was lost and there is no room.
+    /// If the receiver has gone, or if it was lost and there is no room.
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         let Some(mut inside) = self.inside() else {
             return Err(SendError(value));
@@ -348,7 +350,7 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     ///
-    /// If there is none, or the receiver has gone.
+    /// If there is no room, or the receiver has gone.
     pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
         match self.inside() {
             Some(mut inside) if inside.has_receiver => {
@@ -363,7 +365,7 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// What is inside, for a use of this sender.
+    /// Locks the channel, and records a use of this sender.
     fn inside(&self) -> Option<MutexGuard<'_, Inside<T>>> {
         let mut inside = self.shared.inside()?;
         inside.uses(self.number, me());
@@ -372,7 +374,7 @@ impl<T> Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Receives a value, waiting for it.
+    /// Receives a value, and waits for it if necessary.
     ///
     /// # Errors
     ///
@@ -381,28 +383,28 @@ impl<T> Receiver<T> {
         self.recv_until(None, |left| left != Left::Lives)
     }
 
-    /// As [`recv`](Receiver::recv), for a time.
+    /// Receives a value like [`recv`](Receiver::recv), and waits for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// As [`recv`](Receiver::recv); [`RecvError::Timeout`].
+    /// The errors of [`recv`](Receiver::recv); [`RecvError::Timeout`].
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvError> {
         let deadline = Instant::now() + timeout;
         self.recv_until(Some(deadline), |left| left != Left::Lives)
     }
 
-    /// Receives a value that is there.
+    /// Receives a value if there is one now.
     ///
     /// # Errors
     ///
-    /// [`RecvError::Empty`] if there is none; [`RecvError::Disconnected`]; [`RecvError::Lost`] if a thread was lost that
-    /// had the channel's lock.
+    /// [`RecvError::Empty`] if there is none; [`RecvError::Disconnected`]; [`RecvError::Lost`] if a thread
+    /// was lost while it held the channel's lock.
     pub fn try_recv(&self) -> Result<T, RecvError> {
         let mut inside = self.inside()?;
         self.take(&mut inside)
     }
 
-    /// What is inside, for a use of this receiver.
+    /// Locks the channel, and records a use of this receiver.
     fn inside(&self) -> Result<MutexGuard<'_, Inside<T>>, RecvError> {
         let mut inside = self.shared.inside().ok_or(RecvError::Lost)?;
         inside.receives = me();
@@ -420,8 +422,8 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Receives a value. Gives up when nothing has come for a while and `is_in_vain` says so of the senders that are
-    /// left.
+    /// Receives a value. Gives up when nothing has come for [`PATIENCE_NS`] and `is_in_vain` returns true for
+    /// the remaining senders.
     fn recv_until(
         &self,
         deadline: Option<Instant>,
@@ -444,12 +446,13 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// What comes, until all senders have gone. It goes on as long as a sender may live.
+    /// Iterates over the values that come, until all senders have gone. It continues as long as a sender may
+    /// be alive.
     ///
     /// # Panics
     ///
-    /// The iterator panics if the senders that are left were lost, and nothing comes: what they would have sent is
-    /// missing. [`recv`](Receiver::recv) says so without a panic.
+    /// The iterator panics if the remaining senders were lost and nothing comes, because their values are
+    /// missing. [`recv`](Receiver::recv) reports that without a panic.
     pub fn iter(&self) -> Iter<'_, T> {
         Iter(self)
     }

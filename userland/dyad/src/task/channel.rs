@@ -7,8 +7,9 @@ use core::fmt;
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 
-/// A channel for at most `bound` values, 1 or more, between tasks: a task that sends waits for room, one that receives
-/// waits for a value, and others run meanwhile. Tasks that wait for room send in the order in which they have come.
+/// Makes a channel for at most `bound` values, 1 or more, between tasks. A task that sends waits for room,
+/// and one that receives waits for a value, while other tasks run. Tasks that wait for room send in the order
+/// in which they began to wait.
 ///
 /// ```no_run
 /// # use dyad::prelude::task::*;
@@ -50,18 +51,19 @@ struct Shared<T> {
     senders: usize,
     has_receiver: bool,
     receiver: Option<Waker>,
-    /// The sends that wait for room, by turn. If there is room for n values, the first n of them have been woken.
+    /// Sends that wait for room, by turn. If there is room for n values, the first n of them have been woken.
     waiting: VecDeque<(u64, Waker)>,
     next_turn: u64,
 }
 
 impl<T> Shared<T> {
-    /// How many values there is room for.
+    /// The number of values that there is room for.
     fn room(&self) -> usize {
         self.bound - self.values.len()
     }
 
-    /// The waker of the send that may go on now. Called after the room has grown by one, or a send with room has left.
+    /// The waker of the send that may now continue. Called after the room has grown by one, or a send with
+    /// room has left the queue.
     fn next(&self) -> Option<Waker> {
         let last = self.room().checked_sub(1)?;
         self.waiting.get(last).map(|(_, waker)| waker.clone())
@@ -73,14 +75,14 @@ impl<T> Shared<T> {
     }
 }
 
-/// The place of a send in the queue of a channel. It is left when this is dropped.
+/// The place of a send in the queue of a channel. Dropping it leaves the queue.
 struct QueuedSend<'a, T> {
     shared: &'a RefCell<Shared<T>>,
     turn: Option<u64>,
 }
 
 impl<T> QueuedSend<'_, T> {
-    /// Sends, if it is the caller's turn; else the value comes back.
+    /// Sends the value if it is the caller's turn; otherwise returns the value.
     fn try_send(&mut self, value: T) -> Result<(), TrySendError<T>> {
         let (receiver, _left) = {
             let mut shared = self.shared.borrow_mut();
@@ -103,7 +105,7 @@ impl<T> QueuedSend<'_, T> {
         Ok(())
     }
 
-    /// The caller is to be woken when it may send.
+    /// Queues the caller, and stores the waker that is woken when it may send.
     fn wait(&mut self, waker: &Waker) {
         let waker = waker.clone();
         let _before = {
@@ -142,17 +144,17 @@ impl<T> Drop for QueuedSend<'_, T> {
     }
 }
 
-/// The sending end of a [`channel`]. Clones send into the same one.
+/// The sending end of a [`channel`]. Clones send into the same channel.
 pub struct Sender<T>(Rc<RefCell<Shared<T>>>);
 
 /// The receiving end of a [`channel`].
 pub struct Receiver<T>(Rc<RefCell<Shared<T>>>);
 
-/// The receiver has gone; the value comes back.
+/// The error of a send whose receiver has gone; it contains the value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SendError<T>(pub T);
 
-/// Why nothing was sent; the value comes back.
+/// The reason why nothing was sent, with the value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TrySendError<T> {
     /// The channel is full.
@@ -212,7 +214,7 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     ///
-    /// If there is none, or the sends that wait need all of it; if the receiver has gone.
+    /// If there is no room, or the waiting sends need all of it; if the receiver has gone.
     pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
         self.place().try_send(value)
     }
@@ -225,7 +227,7 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Sends a value, once there is room. Sends that wait go on in the order in which they have come.
+    /// Sends a value, once there is room. Waiting sends are served in the order in which they began to wait.
     ///
     /// # Errors
     ///
@@ -252,7 +254,7 @@ impl<T> Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// The next value, once there is one; `None` if all senders have gone.
+    /// Receives the next value, once there is one; `None` if all senders have gone.
     pub async fn recv(&mut self) -> Option<T> {
         poll_fn(|cx| {
             let (value, next) = {

@@ -9,16 +9,17 @@ use core::time::Duration;
 use crate::Instant;
 use crate::time::sleep_until;
 
-/// What [`select`] gives: the output of the future that was ready first.
+/// The output of [`select`]: that of the future that was ready first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Either<A, B> {
-    /// That of the first one.
+    /// The output of the first future.
     Left(A),
-    /// That of the second one.
+    /// The output of the second future.
     Right(B),
 }
 
-/// Waits for either future, within this task. The other one is dropped. If both are ready, the first one counts.
+/// Waits for either of two futures, within this task. The other one is dropped. If both are ready, the first
+/// one counts.
 ///
 /// ```no_run
 /// # use dyad::prelude::task::*;
@@ -42,7 +43,7 @@ pub async fn select<A: Future, B: Future>(a: A, b: B) -> Either<A::Output, B::Ou
     .await
 }
 
-/// The time had come before the future was ready.
+/// The error of [`timeout`]: the time passed before the future was ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -54,7 +55,7 @@ impl fmt::Display for Elapsed {
 
 impl core::error::Error for Elapsed {}
 
-/// Waits for a future for a time at most. The future is dropped then.
+/// Waits for a future for at most `time`, then drops it.
 ///
 /// ```no_run
 /// # use dyad::prelude::task::*;
@@ -70,16 +71,16 @@ impl core::error::Error for Elapsed {}
 ///
 /// # Errors
 ///
-/// [`Elapsed`] if it was not ready.
+/// [`Elapsed`] if the future was not ready in time.
 pub async fn timeout<F: Future>(time: Duration, future: F) -> Result<F::Output, Elapsed> {
     timeout_at(Instant::now() + time, future).await
 }
 
-/// As [`timeout`], until a point of time.
+/// Waits for a future until a point of time, like [`timeout`].
 ///
 /// # Errors
 ///
-/// As [`timeout`].
+/// [`Elapsed`] if the future was not ready in time.
 pub async fn timeout_at<F: Future>(deadline: Instant, future: F) -> Result<F::Output, Elapsed> {
     match select(future, sleep_until(deadline)).await {
         Either::Left(value) => Ok(value),

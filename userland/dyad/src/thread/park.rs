@@ -20,7 +20,7 @@ const EMPTY: u32 = 0;
 const PARKED: u32 = 1;
 const NOTIFIED: u32 = 2;
 
-/// The word of a thread; words of several nodes' threads do not share lines.
+/// The word of a thread; words of different threads do not share cache lines.
 #[repr(align(64))]
 struct Token(AtomicU32);
 
@@ -32,14 +32,15 @@ fn of<R>(thread: Number, f: impl FnOnce(&AtomicU32) -> R) -> R {
     TOKENS.with_any(|tokens| f(&tokens[thread.get() as usize].0))
 }
 
-/// A thread of this number is about to be started: what the number's last thread was told is not for it. The starter
-/// calls this before the thread can run, so that no later [`unpark`](Thread::unpark) is forgotten.
+/// Resets the word of a number before a new thread starts, because an unpark of the number's last thread is
+/// not for the new one. The starter calls this before the thread can run, so that no later
+/// [`unpark`](Thread::unpark) is lost.
 pub(super) fn reset(thread: Number) {
     of(thread, |word| word.store(EMPTY, Ordering::Relaxed));
 }
 
-/// Waits until another thread [unparks](Thread::unpark) this one. Returns at once if this thread was unparked since it
-/// last waited. May also return for no reason, so callers test their condition again.
+/// Waits until another thread [unparks](Thread::unpark) this one. Returns at once if this thread was unparked
+/// since it last waited. May also return spuriously, so callers must test their condition again.
 ///
 /// ```no_run
 /// use core::sync::atomic::{AtomicBool, Ordering};
@@ -64,16 +65,16 @@ pub(super) fn reset(thread: Number) {
 ///
 /// # Panics
 ///
-/// In an invocation, where the thread is that of the caller.
+/// In an invocation, where the thread belongs to the caller.
 pub fn park() {
     wait(None);
 }
 
-/// As [`park`], for a time at most.
+/// Waits like [`park`], for at most `time`.
 ///
 /// # Panics
 ///
-/// As [`park`].
+/// In an invocation, where the thread belongs to the caller.
 pub fn park_timeout(time: Duration) {
     wait(Some(Instant::now() + time));
 }
@@ -98,8 +99,8 @@ fn wait(deadline: Option<Instant>) {
 }
 
 impl Thread {
-    /// Ends the thread's [`park`], or lets its next one be none. Of a thread that has ended this means nothing, or wakes
-    /// one that has its number now.
+    /// Ends the thread's [`park`], or makes its next one return at once. If the thread has ended, this does
+    /// nothing, or wakes a newer thread with the same number.
     pub fn unpark(self) {
         of(self.of_program(), |word| {
             if word.swap(NOTIFIED, Ordering::Release) == PARKED {

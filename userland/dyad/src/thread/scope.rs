@@ -1,4 +1,4 @@
-//! Threads that use what their starter has on its stack.
+//! Scoped threads, which borrow from the stack of the thread that starts them.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -9,7 +9,7 @@ use dyad_sys::NodeId;
 use super::{Builder, Packet, Thread};
 use crate::Result;
 
-/// Where threads can be started that use what lives as long as `'env`; see [`scope`].
+/// A scope for threads that borrow data of lifetime `'env`; see [`scope`].
 #[derive(Clone, Copy)]
 pub struct Scope<'scope, 'env: 'scope>(&'scope dyad_scope::Scope<'scope, 'env>);
 
@@ -20,7 +20,7 @@ pub struct ScopedJoinHandle<'scope, T> {
     scope: PhantomData<&'scope ()>,
 }
 
-/// Calls `f` with a scope in which threads can be started; all of them have ended when this returns.
+/// Calls `f` with a scope in which threads can be started. All of them have ended when this returns.
 ///
 /// ```no_run
 /// use dyad::thread;
@@ -40,7 +40,7 @@ pub struct ScopedJoinHandle<'scope, T> {
 ///
 /// # Panics
 ///
-/// If a thread of it is lost with its node: what it had borrowed cannot be given back.
+/// If a thread of the scope is lost with its node: its borrows cannot be returned.
 pub fn scope<'env, F, R>(f: F) -> R
 where
     F: for<'scope> FnOnce(Scope<'scope, 'env>) -> R,
@@ -53,7 +53,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     ///
-    /// As [`Builder::spawn`].
+    /// The errors of [`Builder::spawn`].
     pub fn spawn<F, T>(self, f: F) -> Result<ScopedJoinHandle<'scope, T>>
     where
         F: FnOnce() -> T + Send + 'scope,
@@ -66,7 +66,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     ///
-    /// As [`Builder::spawn`].
+    /// The errors of [`Builder::spawn`].
     pub fn spawn_on<F, T>(self, node: NodeId, f: F) -> Result<ScopedJoinHandle<'scope, T>>
     where
         F: FnOnce() -> T + Send + 'scope,
@@ -75,11 +75,11 @@ impl<'scope> Scope<'scope, '_> {
         self.spawn_with(Builder::new().node(node), f)
     }
 
-    /// Starts a thread where `builder` says.
+    /// Starts a thread at the place in `builder`.
     ///
     /// # Errors
     ///
-    /// As [`Builder::spawn`].
+    /// The errors of [`Builder::spawn`].
     pub fn spawn_with<F, T>(self, builder: Builder, f: F) -> Result<ScopedJoinHandle<'scope, T>>
     where
         F: FnOnce() -> T + Send + 'scope,
@@ -98,16 +98,16 @@ impl<'scope> Scope<'scope, '_> {
 }
 
 impl<T> ScopedJoinHandle<'_, T> {
-    /// Which thread it is.
+    /// The identity of the thread.
     pub fn thread(&self) -> Thread {
         self.thread
     }
 
-    /// Waits until the thread has ended, and gives its value.
+    /// Waits until the thread has ended, and returns its value.
     ///
     /// # Errors
     ///
-    /// `NodeDead` if it was lost with its node; `Denied` in an invocation.
+    /// `NodeDead` if the thread was lost with its node; `Denied` in an invocation.
     pub fn join(self) -> Result<T> {
         Ok(self.packet.wait(self.thread)?)
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a record has brought.
+/// The result of taking a record.
 enum Taken {
     /// The end of a message.
     Message(Header),
@@ -11,8 +11,8 @@ enum Taken {
 }
 
 impl Partial {
-    /// The message begins again, or this is not its beginning: what there is is dropped.
-    /// `false`: the record belongs to nothing.
+    /// Adds the record to the partial message. The first record of a message drops what was there. `false`:
+    /// the record belongs to no message.
     fn begin(&mut self, header: &Header, cut_short: &mut u64) -> bool {
         if header.flags & Header::FIRST != 0 {
             *cut_short += u64::from(self.begun);
@@ -22,7 +22,7 @@ impl Partial {
         self.begun
     }
 
-    /// After its record has been appended.
+    /// Completes the step after the contents of a record have been appended.
     fn end(&mut self, header: &Header, limit: usize) -> Option<Taken> {
         if self.bytes.len() > limit {
             return None;
@@ -36,7 +36,7 @@ impl Partial {
 }
 
 impl<W: Words, H: Host> Station<W, H> {
-    /// Whether a record is to be seen now; if not, it is noted when. `None` if it cannot be.
+    /// Whether a record is to be seen now; if not, notes when it will be. `None` if its time is impossible.
     fn is_visible(&mut self, from: usize, header: &Header) -> Option<bool> {
         if header.visible_at == 0 {
             return Some(true);
@@ -58,7 +58,7 @@ impl<W: Words, H: Host> Station<W, H> {
         Error::Corrupt { station }
     }
 
-    /// Whether a ring has a record that is to be seen.
+    /// Whether a ring has a record that is to be seen now.
     fn look_at(&mut self, from: usize, level: usize) -> Result<bool, Error> {
         let Ok(header) = self.from[from * RINGS + level].ring.peek(&self.w) else {
             return Err(self.corrupt(from));
@@ -71,7 +71,7 @@ impl<W: Words, H: Host> Station<W, H> {
         }
     }
 
-    /// Takes the record that has been looked at; the message is in the ring's partial one.
+    /// Takes the record that was peeked at; the message is in the ring's partial one.
     fn take(&mut self, from: usize, level: usize) -> Result<Option<Header>, Error> {
         let inbound = &mut self.from[from * RINGS + level];
         let partial = &mut inbound.partial;
@@ -98,7 +98,7 @@ impl<W: Words, H: Host> Station<W, H> {
         }
     }
 
-    /// Stores the replies that have come where the waiting threads look for them.
+    /// Moves the replies that have come to where waiting threads look for them.
     pub(super) fn take_replies(&mut self) {
         if self.calls.is_empty() && self.ready == 0 {
             return;
@@ -135,8 +135,8 @@ impl<W: Words, H: Host> Station<W, H> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if there is no such call; [`Error::NodeDead`] if there is no answer, and the station that
-    /// was called is dead.
+    /// [`Error::NotFound`] if there is no such call; [`Error::NodeDead`] if there is no answer and the called
+    /// station is dead.
     pub fn take_reply(&mut self, id: u64, reply: &mut Vec<u8>) -> Result<Option<Envelope>, Error> {
         let Some(&(_, to)) = self.calls.iter().find(|c| c.0 == id) else {
             return Err(Error::NotFound);
@@ -199,7 +199,7 @@ impl<W: Words, H: Host> Station<W, H> {
         }
     }
 
-    /// This station is no member any more.
+    /// Ends this station's membership in a group.
     fn out_of(&mut self, j: usize, why: MemberError) -> Error {
         let joined = self.joined.swap_remove(j);
         match why {
@@ -336,12 +336,12 @@ impl<W: Words, H: Host> Station<W, H> {
         }
     }
 
-    /// Becomes a member of a group: gets what is written to it from now on.
+    /// Makes this station a member of a group: it receives what is written from now on.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] if there is no such group, or nobody writes it; [`Error::NodeDead`] if its writer is dead;
-    /// [`Error::Denied`] if it is a member already.
+    /// [`Error::NotFound`] if there is no such group, or it has no writer; [`Error::NodeDead`] if its writer
+    /// is dead; [`Error::Denied`] if this station is a member already.
     pub fn join(&mut self, group: usize) -> Result<(), Error> {
         if group >= self.config.groups {
             return Err(Error::NotFound);
@@ -368,11 +368,11 @@ impl<W: Words, H: Host> Station<W, H> {
         Ok(())
     }
 
-    /// Is no member any more: what has been written and not received is dropped.
+    /// Ends the membership in a group: what has been written and not received is dropped.
     ///
     /// # Errors
     ///
-    /// [`Error::Denied`] if it is none.
+    /// [`Error::Denied`] if this station is not a member.
     pub fn leave(&mut self, group: usize) -> Result<(), Error> {
         let joined = self.joined.iter().position(|j| j.group == group);
         let joined = self.joined.swap_remove(joined.ok_or(Error::Denied)?);

@@ -184,13 +184,13 @@ impl<W: Words, H: Host> Station<W, H> {
         outcome
     }
 
-    /// Begins a call: sends a message that is to be answered, if there is room; gives its number.
-    /// Look for the answer with [`take_reply`](Station::take_reply), or [`cancel`](Station::cancel)
+    /// Begins a call: sends a message that is to be answered, if there is room, and returns the call's
+    /// number. Poll for the answer with [`take_reply`](Station::take_reply), or [`cancel`](Station::cancel)
     /// the call.
     ///
     /// # Errors
     ///
-    /// As [`try_send`](Station::try_send).
+    /// Those of [`try_send`](Station::try_send).
     pub fn begin_call(
         &mut self,
         to: usize,
@@ -298,11 +298,11 @@ impl<W: Words, H: Host> Station<W, H> {
         self.push_waiting(call.from, REPLY, &message, deadline)
     }
 
-    /// Becomes the writer of a group. Nobody else may be, until its station is closed or dead.
+    /// Makes this station the writer of a group, until the station is closed or dead. A group has one writer.
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`]; [`Error::Denied`] if another station is it.
+    /// [`Error::NotFound`]; [`Error::Denied`] if another station is the writer.
     pub fn open_group(&mut self, group: usize) -> Result<(), Error> {
         if group >= self.config.groups {
             return Err(Error::NotFound);
@@ -385,14 +385,14 @@ impl<W: Words, H: Host> Station<W, H> {
         Ok(Ok(members.count_ones()))
     }
 
-    /// Writes a message to a group, waiting until a point of time for members that are slow. Those
-    /// whose nodes are dead, or whose stations are closed, are put out. When the time has come those
-    /// that are too slow are put out as well, and the message is written.
+    /// Writes a message to a group, and waits until the deadline for slow members. Members whose nodes are
+    /// dead or whose stations are closed are removed from the group. At the deadline members that are too
+    /// slow are removed as well, and the message is written.
     ///
     /// # Errors
     ///
-    /// [`Error::TooLarge`], [`Error::NotFound`], [`Error::Denied`]; [`Error::Full`] if there is a new
-    /// member at each attempt.
+    /// [`Error::TooLarge`], [`Error::NotFound`], [`Error::Denied`]; [`Error::Full`] if a new member joins at
+    /// each attempt.
     pub fn multicast(
         &mut self,
         group: usize,
@@ -448,7 +448,7 @@ impl<W: Words, H: Host> Station<W, H> {
     }
 }
 
-/// Lines that a message of so many bytes takes.
+/// Lines that a message of `bytes` bytes takes.
 fn message_lines(bytes: usize) -> u64 {
     let whole = (bytes / MAX_RECORD_BYTES) as u64;
     match bytes % MAX_RECORD_BYTES {
@@ -457,7 +457,7 @@ fn message_lines(bytes: usize) -> u64 {
     }
 }
 
-/// A message that is to be sent.
+/// A message to be sent.
 struct Message<'a> {
     kind: Kind,
     id: u64,

@@ -1,11 +1,11 @@
-//! Work that borrows from the stack of whoever has it done.
+//! Work that borrows from the stack of the thread that hands it out.
 //!
 //! ```text
 //!   begin ──▶ handed to somebody, counted ──run, or dropped──▶ not counted ──none left──▶ the scope ends
 //! ```
 //!
-//! The lifetime of work is forgotten when it is handed out, and that is sound because the scope does not
-//! end before: work that is neither run nor dropped keeps it waiting for ever.
+//! The lifetime of work is erased when the work is handed out. This is sound because the scope does not end
+//! before the work is done: work that is neither run nor dropped keeps the scope waiting for ever.
 
 #![no_std]
 
@@ -23,7 +23,7 @@ use dyad_sys::thread;
 /// Work of another thread.
 pub type Work<'a> = Box<dyn FnOnce() + Send + 'a>;
 
-/// Where work can be handed out that uses what lives as long as `'env`.
+/// A scope for handing out work that borrows data which lives as long as `'env`.
 pub struct Scope<'scope, 'env: 'scope> {
     out: Arc<AtomicU32>,
     /// Numbers of the threads that have been given work, by bit.
@@ -97,12 +97,12 @@ impl<'scope> Scope<'scope, '_> {
     }
 }
 
-/// Calls `f` with a scope; all work has been done when this returns.
+/// Calls `f` with a scope and returns when all work of the scope has been done.
 ///
 /// # Panics
 ///
-/// If work has not been done and a thread that was [started](Scope::has_started) for it was lost with its node: what
-/// was borrowed cannot be given back.
+/// If work has not been done and a thread that was [started](Scope::has_started) for it was lost with its
+/// node: the borrowed data cannot be given back.
 pub fn scope<'env, F, R>(f: F) -> R
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
@@ -119,7 +119,7 @@ where
     result
 }
 
-/// Waits when it goes, also if `f` panics, on the host, where panics unwind.
+/// Waits for the work when it is dropped, including after a panic of `f` on the host, where panics unwind.
 struct Wait<'a, 'scope, 'env>(&'a Scope<'scope, 'env>);
 
 impl Drop for Wait<'_, '_, '_> {

@@ -6,24 +6,24 @@ use dyad_emulate::{Cpu, Fault, Memory, a64, x86};
 
 /// Registers that are interpreted.
 pub trait Guest: Cpu {
-    /// From a page.
+    /// Reads the registers from a page.
     fn of(registers: &Registers) -> Self;
-    /// To a page.
+    /// Converts the registers for a page.
     fn registers(&self) -> Registers;
-    /// At the start of a function: the caller's frame pointer, and where it returns to.
+    /// At the start of a function: the caller's frame pointer and the return address.
     fn frame_and_back(&self, memory: &mut impl Memory) -> Result<[u64; 2], Fault>;
     /// Word and arguments of the system call that has just been executed.
     fn call(&self) -> [u64; 6];
     /// Makes as if it had not been.
     fn before_call(&mut self);
-    /// What an operation leaves in registers: status and value; zeros in those that the C convention does
-    /// not preserve.
+    /// Sets the registers as an operation leaves them: status and value; zeros in those that the C convention
+    /// does not preserve.
     fn set_result(&mut self, status: u64, value: u64);
-    /// What an invocation does: status and results; zeros elsewhere.
+    /// Sets the registers as an invocation leaves them: status and results; zeros elsewhere.
     fn set_results(&mut self, status: u64, results: [u64; 4]);
 }
 
-/// Of each general register, in the order of encodings, its DWARF number.
+/// The DWARF number of each general register, in the order of encodings.
 const DWARF: [usize; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
 const RAX: usize = 0;
 const RCX: usize = 1;

@@ -26,13 +26,13 @@ impl Own {
         Own { isa, windows }
     }
 
-    /// Where the text or constants at an address can be read, and how many bytes there are.
+    /// The address at which the text or constants at `va` can be read, and how many bytes there are.
     fn window(&self, va: u64) -> Option<(u64, u64)> {
         let [_, end] = (self.windows.iter()).find(|[start, end]| (*start..*end).contains(&va))?;
         Some((other_text(self.isa, va), end - va))
     }
 
-    /// Where `len` bytes can be accessed.
+    /// The address at which `len` bytes can be accessed.
     fn place(&self, va: u64, len: u64, access: Access) -> Result<u64, Fault> {
         let fault = |kind| Err(Fault { va, access, kind });
         let end = va.checked_add(len).filter(|&end| end <= USER_END);
@@ -141,7 +141,8 @@ impl Memory for Own {
         Ok(())
     }
 
-    /// Not of 16 bytes: not every CPU has that in one step.
+    /// Compare-and-exchange of up to 8 bytes. 16 bytes are not supported: not every CPU does that in one
+    /// step.
     fn compare_exchange(
         &mut self,
         va: u64,

@@ -57,26 +57,26 @@ use crate::spine;
 use guest::Guest;
 use memory::Own;
 
-/// Where a thread is that has come to its point, interpreted.
+/// An interpreted thread that has reached its point.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived {
-    /// Its number in the program.
+    /// The thread's number in the program.
     pub thread: u64,
-    /// Where it was stopped.
+    /// The node where it was stopped.
     pub from: NodeId,
     /// The ISA that it was stopped on, whose native stack its frames are on.
     pub isa: Isa,
-    /// Where it is now.
+    /// The node that it is on now.
     pub here: NodeId,
     /// The frame pointer of the function that calls the point.
     pub frame: u64,
-    /// Where the call of the point returns to.
+    /// Return address of the call of the point.
     pub back: u64,
-    /// Where its code has itself decided to go, if it has.
+    /// The node to which its own code has decided to go, if it has.
     pub to: Option<NodeId>,
 }
 
-/// Where a thread goes on natively: a `Jump`.
+/// Where a thread continues natively, by a `Jump`.
 #[derive(Clone, Copy, Debug)]
 pub struct Going {
     /// The node.
@@ -85,18 +85,18 @@ pub struct Going {
     pub pc: u64,
     /// Stack pointer and frame pointer.
     pub stack: [u64; 2],
-    /// In argument register 0.
+    /// The word in argument register 0.
     pub argument: u64,
 }
 
-/// Never used. A parameter of this type makes a signature that no function has which a program calls
-/// through a pointer: in programs whose threads migrate, the convention of functions whose address is
-/// taken goes by signature, and what interprets must not take part in that.
+/// Never used. A parameter of this type makes a signature that no function has which a program calls through
+/// a pointer. In programs whose threads migrate, the calling convention of functions whose address is taken
+/// depends on the signature, and the interpreter must not take part in that.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Apart(f32);
 
-/// Finds out how a thread goes on; an error: not from there.
+/// Determines how a thread continues; an error if it cannot continue from that point.
 type Land = fn(&Arrived, Apart) -> Result<Going>;
 
 /// The points of the program. No lock: threads are stopped wherever they are.
@@ -105,20 +105,20 @@ static POINTS: Points = Points::new();
 /// interpreters. 0 before.
 static INTERPRET: AtomicU64 = AtomicU64::new(0);
 
-/// How far the data stack of each thread was used before it was interpreted. The interpreter must leave it alone: the
-/// frames there are those of the code that it interprets. If the build has put it on the data stack all the same
-/// ([`Apart`]), the program ends.
+/// How far the data stack of each thread was used before it was interpreted. The interpreter must leave that
+/// part alone: the frames in it are those of the interpreted code. If the build has put the interpreter on
+/// the data stack in spite of [`Apart`], the program ends.
 static DATA_STACKS: [AtomicU64; MAX_PROGRAM_THREADS as usize] =
     [const { AtomicU64::new(0) }; MAX_PROGRAM_THREADS as usize];
 
-/// The point of thread `n`, if what is interpreted can end there.
+/// The point of thread `n`, if interpretation can end there.
 fn point(n: u64) -> Option<&'static Point> {
     POINTS
         .of(n)
         .filter(|_| INTERPRET.load(Ordering::Acquire) != 0)
 }
 
-/// Instructions between two looks at the count in the page.
+/// Instructions between two checks of the count in the page.
 const BATCH: u64 = 1 << 14;
 /// Offset of words in [`Page`].
 macro_rules! word_of {
@@ -139,13 +139,13 @@ pub use progress::{Progress, progress, stopped_with};
 struct Mapped(&'static [AtomicU64; size_of::<Page>() / 8]);
 
 impl Mapped {
-    /// Of thread `n`, if [`enable`] has had init map it.
+    /// The page of thread `n`, if [`enable`] has had init map it.
     fn of(n: u64) -> Option<Mapped> {
         point(n).filter(|_| n < MAX_PROGRAM_THREADS)?;
         Some(Mapped::at(n))
     }
 
-    /// Of thread `n`, once init has mapped them.
+    /// The page of thread `n`, once init has mapped the pages.
     fn at(n: u64) -> Mapped {
         let page = with_exposed_provenance(emulation::page(n) as usize);
         // SAFETY: 1. Init has mapped the page writable, for as long as the program lives. 2. All access
@@ -182,7 +182,7 @@ impl Mapped {
     }
 }
 
-/// Has threads of this program interpreted on other ISAs until they come to a point.
+/// Lets threads of this program be interpreted on other ISAs until they reach a point.
 ///
 /// # Errors
 ///
@@ -226,13 +226,13 @@ unsafe extern "C" {
     safe fn dyad_strange();
 }
 
-/// An instruction that does nothing and is not interpreted: a thread that comes to it goes back. For tests.
+/// An instruction that does nothing and is not interpreted: a thread that reaches it goes back. For tests.
 pub fn strange() {
     #[cfg(target_os = "none")]
     dyad_strange();
 }
 
-/// Its address; 0 on the host.
+/// Address of [`strange`]; 0 on the host.
 pub fn strange_at() -> u64 {
     #[cfg(target_os = "none")]
     let at = dyad_strange as *const () as u64;
@@ -241,9 +241,9 @@ pub fn strange_at() -> u64 {
     at
 }
 
-/// To be called at the program's entry, with its argument, before anything else: a thread that has been
-/// stopped and begins there does not come back. `at` is the address of the program's point. Costs a few
-/// stores and loads if the program has not called [`enable`].
+/// Must be called at the program's entry, with its argument, before anything else. The call does not return
+/// for a thread that has been stopped and begins there. `at` is the address of the program's point. Costs a
+/// few stores and loads if the program has not called [`enable`].
 pub fn at_entry(argument: u64, point: &'static Point, at: u64) {
     POINTS.begin(point, at);
     let interpret = INTERPRET.load(Ordering::Acquire);
@@ -252,8 +252,8 @@ pub fn at_entry(argument: u64, point: &'static Point, at: u64) {
     }
 }
 
-/// From here on the first thread runs tasks, and can go on natively at this point. Requests for other threads are
-/// refused.
+/// Declares that the first thread runs tasks from here on and can continue natively at this point. Requests
+/// for other threads are refused.
 pub fn set_first_point(point: &'static Point, at: u64) {
     POINTS.set_first(point, at);
     if INTERPRET.load(Ordering::Acquire) != 0 {
@@ -314,10 +314,10 @@ pub fn empty(top: u64) -> u64 {
     }
 }
 
-/// What a stack of its own begins with.
+/// Entry function of a separate stack.
 type Start = extern "C" fn(u64, Apart) -> !;
 
-/// Measures what it takes to interpret a thread up to its point: from here on to its landing.
+/// Measures the interpretation of a thread up to its point: from here to its landing.
 pub const WINDOW: u16 = WindowId::FREE + 257;
 
 /// Writes what time it is.
@@ -466,9 +466,9 @@ fn crosses(isa: Isa, fault: &Fault) -> bool {
     fault.access == Access::Fetch && (start..end).contains(&fault.va)
 }
 
-/// The frames from which an interpreted thread leaves by itself, if its next system call is that of a
-/// thread that has laid its frames out for another ISA (`spine::leave`): they have to be laid out anew,
-/// as the program's entry has been on that stack meanwhile. Such a call says where they are.
+/// The frames of an interpreted thread that leaves by itself: its next system call is that of a thread that
+/// has laid its frames out for another ISA (`spine::leave`). The frames must be laid out again, because the
+/// program's entry has run on that stack meanwhile. The call says where they are.
 fn leaves<G: Guest>(n: u64, guest: &G, memory: &mut Own, at: &Arrived) -> Option<Arrived> {
     let [word, node, _, _, _, left] = guest.call();
     if word != call_word(own(n).index(), ThreadOp::Jump as u32) || left == 0 {
@@ -506,7 +506,7 @@ fn call(n: u64, guest: &mut impl Guest) -> bool {
     true
 }
 
-/// The thread has come to the point: it goes on natively.
+/// Continues the thread natively: it has reached the point.
 fn land(n: u64, page: Mapped, here: NodeId, going: Going) -> ! {
     let landings = word_of!(page, landings);
     landings.store(landings.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -527,7 +527,7 @@ fn land(n: u64, page: Mapped, here: NodeId, going: Going) -> ! {
     give_up("it cannot land: ", e)
 }
 
-/// The thread goes on natively where it was stopped, with these registers; or on another node of that ISA.
+/// Continues the thread natively with these registers where it was stopped, or on another node of that ISA.
 fn go_back(n: u64, page: Mapped, registers: &Registers) -> ! {
     page.set_registers(registers);
     let origin = page.origin();

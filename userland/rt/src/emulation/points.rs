@@ -1,7 +1,8 @@
-//! Where the threads of a program can go on natively.
+//! The points at which the threads of a program can continue natively.
 //!
-//! A program begins with one point for all of its threads. Its first thread gets another one when it begins to run tasks:
-//! then only that thread can be asked to move wherever it is. Other threads that were asked before keep their point.
+//! A program begins with one point for all of its threads. Its first thread gets another point when it begins
+//! to run tasks; from then on only that thread can be asked to move wherever it is. Other threads that were
+//! asked before keep their point.
 //!
 //! | step | order |
 //! |---|---|
@@ -20,17 +21,18 @@ use super::Land;
 pub struct Point {
     pub(super) at: AtomicU64,
     pub(super) land: Land,
-    /// Whether it is called only if the thread is asked to go.
+    /// Whether a thread calls the point only if it has been asked to move.
     pub(super) is_asked: bool,
 }
 
 impl Point {
-    /// What a thread comes to between its tasks; only the first one does.
+    /// The point of the first thread between its tasks.
     pub const fn of_tasks(land: Land) -> Point {
         Point::new(land, false)
     }
 
-    /// What any thread comes to that has been asked to go ([`request`](dyad_abi::user::request)).
+    /// The point that every thread reaches after it has been asked to move
+    /// ([`request`](dyad_abi::user::request)).
     pub const fn of_threads(land: Land) -> Point {
         Point::new(land, true)
     }
@@ -47,9 +49,9 @@ impl Point {
 /// The points of a program.
 #[derive(Debug)]
 pub(super) struct Points {
-    /// Of all threads.
+    /// The point of all threads.
     all: AtomicPtr<Point>,
-    /// Of the first thread, if it has one of its own.
+    /// The point of the first thread, if it has its own.
     first: AtomicPtr<Point>,
 }
 
@@ -61,7 +63,8 @@ impl Points {
         }
     }
 
-    /// The program begins, on whichever thread and ISA: its first point stays.
+    /// Registers the program's first point. Called when the program begins, on any thread and ISA; the point
+    /// of the first call stays.
     pub(super) fn begin(&self, point: &'static Point, at: u64) {
         point.at.store(at, Ordering::Relaxed);
         let point = core::ptr::from_ref(point).cast_mut();
@@ -89,7 +92,7 @@ impl Points {
         self.first().filter(|_| n == 0).or_else(all)
     }
 
-    /// Which threads may be asked to move: a [`ready`].
+    /// The threads that may be asked to move: a value of [`ready`].
     fn ready(&self) -> u64 {
         match (self.first(), self.of(0)) {
             (None, Some(point)) if point.is_asked => ready::ALL,
@@ -98,7 +101,8 @@ impl Points {
         }
     }
 
-    /// Puts into a word which threads may be asked to move. If several threads do, the word is right after the last one.
+    /// Stores in a word which threads may be asked to move. If several threads call this concurrently, the
+    /// word is right after the last call.
     pub(super) fn say(&self, word: &AtomicU64) {
         let said = self.ready();
         word.store(said, Ordering::Release);

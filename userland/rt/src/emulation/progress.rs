@@ -1,4 +1,4 @@
-//! What programs see of threads that are moved.
+//! The state of moves of threads, as programs can read it.
 
 use core::sync::atomic::Ordering;
 
@@ -7,7 +7,7 @@ use dyad_abi::emulation::{Page, Registers, refused, status};
 
 use super::Mapped;
 
-/// What is known of a thread that is moved.
+/// The state of a move of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// A [`status`].
@@ -16,15 +16,15 @@ pub struct Progress {
     pub steps: u64,
     /// System calls among them.
     pub calls: u64,
-    /// How often it has landed on another node.
+    /// How often the thread has landed on another node.
     pub landings: u64,
-    /// What became of it: see [`Page::outcome`].
+    /// The outcome of the move: see [`Page::outcome`].
     pub outcome: u64,
     /// Fused times: when it had been stopped, when interpreting began, and when it had come to the point.
     pub times: [u64; 3],
     /// Address of the instruction that was refused, after [`status::BACK`].
     pub refused_at: u64,
-    /// Its bytes, after [`refused::UNKNOWN`], and how many of them there are.
+    /// The bytes of the refused instruction after [`refused::UNKNOWN`], and their number.
     pub refused_bytes: ([u8; 15], u8),
 }
 
@@ -55,7 +55,7 @@ impl core::fmt::Display for Progress {
     }
 }
 
-/// What has become of the last [`request`](super::request) for thread `n`; `None` before [`enable`](super::enable).
+/// The state of the last [`request`](super::request) for thread `n`; `None` before [`enable`](super::enable).
 pub fn progress(n: u64) -> Option<Progress> {
     let page = Mapped::of(n)?;
     let status = word_of!(page, status).load(Ordering::Acquire);

@@ -34,16 +34,16 @@ const THREADS_OF_A_PROGRAM: usize = dyad_abi::user::MAX_PROGRAM_THREADS as usize
 
 /// A word of shared memory.
 pub trait Word {
-    /// Its value, before whatever comes later.
+    /// The value, ordered before all later accesses.
     fn get(&self) -> u64;
-    /// Changes it, after whatever came before.
+    /// Stores a value, ordered after all earlier accesses.
     fn put(&self, value: u64);
     /// Sets bits, and is a full fence behind that.
     fn set(&self, bits: u64);
-    /// Clears bits, after whatever came before.
+    /// Clears bits, ordered after all earlier accesses.
     fn clear(&self, bits: u64);
-    /// Changes `old` to `new`, after whatever came before; `false`: it was something else. In any case
-    /// before whatever comes later.
+    /// Exchanges `old` for `new`, ordered after all earlier accesses; `false` if the value was another one.
+    /// In either case ordered before all later accesses.
     fn exchange(&self, old: u64, new: u64) -> bool;
     /// A full fence.
     fn fence();
@@ -53,11 +53,11 @@ pub trait Word {
 #[repr(align(64))]
 struct Line<W>(W);
 
-/// The table, for threads below `THREADS`, with so many buckets.
+/// The table for threads below `THREADS`, with `BUCKETS` buckets.
 pub struct Table<W, const THREADS: usize = THREADS_OF_A_PROGRAM, const BUCKETS: usize = 64> {
     waits: [Line<W>; THREADS],
     buckets: [Line<W>; BUCKETS],
-    /// Whose turn it is, by bucket: a hint.
+    /// For each bucket, the thread whose turn it is: a hint.
     turns: [AtomicU8; BUCKETS],
 }
 
@@ -97,13 +97,14 @@ impl<W: Word, const THREADS: usize, const BUCKETS: usize> Table<W, THREADS, BUCK
         ((key >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize % BUCKETS
     }
 
-    /// Thread `n` is about to wait for `key`, which is not 0. It must look at the word now.
+    /// Registers that thread `n` is about to wait for `key`, which is not 0. The caller must then check the
+    /// word.
     pub fn begin(&self, n: u64, key: u64) {
         self.waits[n as usize].0.put(key);
         self.buckets[Self::bucket(key)].0.set(1 << n);
     }
 
-    /// Whether nobody has taken thread `n`, which waits for `key`.
+    /// Whether thread `n` still waits for `key`: no waker has taken it.
     pub fn waits(&self, n: u64, key: u64) -> bool {
         self.waits[n as usize].0.get() == key
     }
@@ -121,8 +122,8 @@ impl<W: Word, const THREADS: usize, const BUCKETS: usize> Table<W, THREADS, BUCK
         Waiting(self.buckets[Self::bucket(key)].0.get())
     }
 
-    /// Takes one of them that does wait for `key`; `None` if there is none any more. The caller has
-    /// to wake it. Whose turn it is goes round, so that nobody is passed over for ever.
+    /// Takes a thread of `waiting` that waits for `key`; `None` if there is none left. The caller must wake
+    /// it. The turn goes round, so that every waiter is woken eventually.
     pub fn claim(&self, key: u64, waiting: &mut Waiting) -> Option<u64> {
         if waiting.0 == 0 {
             return None;

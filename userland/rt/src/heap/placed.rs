@@ -1,4 +1,5 @@
-//! Heaps whose memory is of a node, beside the one whose memory is of whoever touches it first.
+//! Heaps with memory of a particular node, in addition to the general heap, whose pages belong to the node
+//! that touches them first.
 //!
 //! ```text
 //!   alloc ──▶ does the thread want a node? ──no──▶ the general heap
@@ -62,12 +63,12 @@ impl Heaps {
         }
     }
 
-    /// How large the general heap is.
+    /// Size and use of the general heap.
     pub fn usage(&self) -> HeapUse {
         self.general.usage()
     }
 
-    /// How large the heap of a node is.
+    /// Size and use of the heap of a node.
     pub fn usage_on(&self, node: NodeId) -> HeapUse {
         self.placed[node.index()].usage()
     }

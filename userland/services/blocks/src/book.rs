@@ -4,7 +4,7 @@ use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::memory::PRESSURE;
 use dyad_abi::{Error, NodeId, Result};
 
-/// Pools: one for each node, and the one that is nobody's.
+/// Number of pools: one for each node, and the one without a node.
 pub const POOLS: usize = MAX_NODES + 1;
 const LEAVING: u8 = 0x80;
 
@@ -12,7 +12,7 @@ const LEAVING: u8 = 0x80;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block(u32);
 
-/// Whose a block is.
+/// The owner of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// The block has no owner.
@@ -21,9 +21,9 @@ pub enum State {
     Owned(NodeId),
     /// Being taken from a node, for another one.
     Leaving {
-        /// Whose it was.
+        /// The previous owner.
         from: NodeId,
-        /// Who gets it.
+        /// The next owner.
         to: NodeId,
     },
 }
@@ -53,12 +53,12 @@ impl State {
     }
 }
 
-/// What a node has and needs, in frames.
+/// The memory that a node has and needs, in frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Need {
     /// Frames that it owns.
     pub owned: u64,
-    /// Of them, those in use.
+    /// Owned frames that are in use.
     pub used: u64,
     /// Whether anything can be taken from it now: it lives, and has a block that nothing fixed is in.
     pub gives: bool,
@@ -70,7 +70,7 @@ impl Need {
         self.used as u128 * 100 > self.owned as u128 * PRESSURE as u128
     }
 
-    /// Whether its pressure is below another's.
+    /// Whether this pressure is below that of `other`.
     pub const fn is_below(&self, other: &Need) -> bool {
         (self.used as u128 * other.owned as u128) < other.used as u128 * self.owned as u128
     }
@@ -100,7 +100,7 @@ pub struct Book<const N: usize> {
     parts: [Part; POOLS],
     used: u32,
     frames: u64,
-    /// How many blocks each node owns, and how many leave.
+    /// Number of blocks that each node owns. `leaving` is the number of blocks that are being taken away.
     owned: [u32; MAX_NODES],
     leaving: u32,
 }
@@ -132,12 +132,13 @@ impl<const N: usize> Book<N> {
         self.frames
     }
 
-    /// Adds the blocks of a pool, the first of which begins at frame `start` of it. Each pool once.
+    /// Adds the blocks of a pool, the first of which begins at frame `start` of the pool. Each pool may be
+    /// added once.
     ///
     /// # Errors
     ///
-    /// `Full` if there is no room for so many; `BadArgument` if there is no such pool, or it has blocks
-    /// already.
+    /// `Full` if there is no room for that many blocks; `BadArgument` if there is no such pool, or it has
+    /// been added already.
     pub fn add_pool(&mut self, pool: usize, start: u64, blocks: u64) -> Result<()> {
         let part = self.parts.get_mut(pool).ok_or(Error::BadArgument)?;
         if part.blocks != 0 {
@@ -162,7 +163,7 @@ impl<const N: usize> Book<N> {
         (0..self.used).map(Block)
     }
 
-    /// Whose a block is.
+    /// The owner of a block.
     pub fn state(&self, block: Block) -> State {
         State::from_bits(self.states[block.0 as usize])
     }
@@ -187,13 +188,13 @@ impl<const N: usize> Book<N> {
         }
     }
 
-    /// How many blocks nobody owns.
+    /// Number of blocks without an owner.
     pub fn count_free(&self) -> u64 {
         let others = self.owned.iter().sum::<u32>() + self.leaving;
         self.used.saturating_sub(others).into()
     }
 
-    /// How many blocks a node owns. A block that is being taken from it does not count.
+    /// Number of blocks that a node owns, without those that are being taken from it.
     pub fn count_owned(&self, node: NodeId) -> u64 {
         self.owned[node.index()].into()
     }
@@ -213,9 +214,10 @@ impl<const N: usize> Book<N> {
         }
     }
 
-    /// The free block that a node gets next: of its own pool if there is one, else of the pool that is
-    /// nobody's, else of another node's; in the order of addresses, those first that lengthen a run of
-    /// the node. `fits` says whether the node can take a block that begins there, and whether it does.
+    /// The free block that a node gets next: from its own pool if there is one, else from the pool without a
+    /// node, else from another node's pool. Within a pool, blocks that lengthen a run of the node come first,
+    /// then the order is by address. `fits` says whether the node can take a block that begins there, and
+    /// whether the block lengthens a run.
     pub fn choose(&self, node: NodeId, fits: impl Fn(usize, u64) -> Option<bool>) -> Option<Block> {
         let rank = |block: Block| {
             let (pool, first) = self.place(block);
@@ -247,8 +249,8 @@ impl<const N: usize> Book<N> {
         Ok(())
     }
 
-    /// The node that a block is to be taken from, for `to`: of those whose pressure would still be
-    /// below its own, the one under the least pressure. `None`: pressures are as equal as they can be.
+    /// The node that a block is to be taken from, for `to`: the one under the least pressure of those whose
+    /// pressure would still be below that of `to` afterwards. `None`: pressures are as equal as they can be.
     pub fn victim(&self, to: NodeId, needs: &[Need; MAX_NODES]) -> Option<NodeId> {
         let asks = &needs[to.index()];
         let mut best: Option<(NodeId, Need)> = None;
@@ -269,7 +271,7 @@ impl<const N: usize> Book<N> {
     ///
     /// # Errors
     ///
-    /// `Denied` if it is nobody's, or leaves already, or its owner is to get it.
+    /// `Denied` if the block has no owner, is being taken already, or is owned by `to`.
     pub fn begin(&mut self, block: Block, to: NodeId) -> Result<NodeId> {
         match self.state(block) {
             State::Owned(from) if from != to => {

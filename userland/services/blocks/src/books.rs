@@ -39,13 +39,13 @@ impl Wish {
     }
 }
 
-/// How long a refusal holds, in ns: waiting threads ask more often, and pressures change.
+/// Time for which a refusal holds, in nanoseconds: waiting threads ask more often, and pressures change.
 const FRESH_NS: u64 = 1_000_000_000;
 
-/// What has happened to a node's memory.
+/// Counts of events of a node's memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// How often its faults have found nothing open.
+    /// How often faults on the node have found no open frame.
     pub requests: u64,
     /// Free blocks that it was given.
     pub assigned: u64,
@@ -66,22 +66,22 @@ pub struct Counts {
 /// The books, for at most `N` blocks.
 #[derive(Debug)]
 pub struct Books<const N: usize> {
-    /// Whose each block is.
+    /// The owner of each block.
     pub book: Book<N>,
-    /// What each node owns.
+    /// The frames that each node owns.
     pub holdings: [Holding; MAX_NODES],
-    /// What nodes wish that have all open.
+    /// The request of each node whose frames are all open.
     pub wishes: [Wish; MAX_NODES],
-    /// When each was refused last.
+    /// The time at which each node was last refused.
     refused_at: [u64; MAX_NODES],
     /// The block that is being taken from a node.
     pub leaving: Leaving,
-    /// What has happened so far.
+    /// Counts of events so far.
     pub counts: [Counts; MAX_NODES],
 }
 
 impl<const N: usize> Books<N> {
-    /// Nothing is known: all zeros.
+    /// Empty books: all zeros.
     pub const fn new() -> Books<N> {
         const NOTHING: Counts = Counts {
             requests: 0,
@@ -108,7 +108,7 @@ impl<const N: usize> Books<N> {
         self.leaving.is_busy() || self.wishes.iter().any(|w| w.is_open())
     }
 
-    /// The program has ended: nobody wishes anything any more.
+    /// Clears all requests, because the program has ended.
     pub fn forget_wishes(&mut self) {
         self.wishes = [Wish::None; MAX_NODES];
         self.leaving = Leaving::new();
@@ -124,11 +124,11 @@ impl<const N: usize> Books<N> {
         }
     }
 
-    /// Tells the kernel what is open to faults on a node.
+    /// Tells the kernel which frames are open to faults on a node.
     ///
     /// # Errors
     ///
-    /// As the kernel says: some of it may have been told.
+    /// Errors of the kernel; it may have been told a part.
     pub fn apply(&self, k: &impl Kernel, node: NodeId) -> Result<()> {
         let mut runs = 0;
         for run in self.holdings[node.index()].open_runs() {
@@ -216,7 +216,8 @@ impl<const N: usize> Books<N> {
         self.apply(k, node)
     }
 
-    /// There is no block for a node. If nobody waits for one it can go on for a while, and ask again.
+    /// Refuses a block to a node. If no thread waits for the block, the node can continue for a while and ask
+    /// again.
     pub(crate) fn refuse(&mut self, k: &impl Kernel, to: NodeId) {
         let wish = &mut self.wishes[to.index()];
         match *wish {
@@ -229,7 +230,7 @@ impl<const N: usize> Books<N> {
         }
     }
 
-    /// What a node has and needs, and the block of it that another one could take and that is least used.
+    /// The memory that a node has and needs, and its least used block that another node could take.
     pub(crate) fn offer(
         &self,
         k: &impl Kernel,
@@ -280,7 +281,7 @@ impl<const N: usize> Default for Books<N> {
     }
 }
 
-/// What the frames of a run are used for. Looks at each block there, at each frame in the end.
+/// Counts the uses of the frames of a run: examines each block and, at the end, each frame.
 pub(crate) fn count(k: &impl Kernel, run: &Run) -> Result<Counted> {
     let mut all = Counted::default();
     while all.looked < run.frames {

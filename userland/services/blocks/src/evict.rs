@@ -47,15 +47,15 @@ use crate::{Block, Cost, Kernel, Run, State};
 
 /// Pages that are parked at a time.
 pub const BATCH: u64 = 64;
-/// Most calls for them: each looks at a few hundred entries.
+/// The largest number of calls for one batch: each examines a few hundred entries.
 pub const CALLS: u32 = 64;
-/// How often the address space is gone through before the block counts as one that cannot be emptied.
+/// How often the address space is walked before the block is considered impossible to empty.
 pub const PASSES: u32 = 4;
 /// The pause between two pieces, in which others of this CPU run.
 pub const PAUSE_NS: u64 = 200_000;
-/// The pause when an operation has to be tried again, mostly because frames have not quiesced.
+/// The pause before an operation is repeated, usually because frames have not quiesced.
 pub const LATER_NS: u64 = 2_000_000;
-/// How often that may be in a row.
+/// How often an operation may be repeated in a row.
 pub const PATIENCE: u32 = 5_000;
 
 /// The block that is being taken from a node.
@@ -64,23 +64,23 @@ pub struct Leaving {
     block: Option<Block>,
     /// Whether the kernel has been told that faults must not take frames of it.
     closed: bool,
-    /// Whether it stays after all.
+    /// Whether the block is to stay with its owner.
     stays: bool,
-    /// Where the next pages are looked for; up to where they are parked.
+    /// Address of the next page to process. Pages from here up to `parked` are parked.
     at: u64,
     parked: u64,
     /// Whether all CPUs have dropped their translations since they were.
     dropped: bool,
     passes: u32,
     in_vain: u32,
-    /// What all pieces before this one have cost.
+    /// Cost of all earlier pieces.
     cost: Cost,
-    /// When this one began.
+    /// Start of the current piece.
     since: Cost,
 }
 
 impl Leaving {
-    /// None.
+    /// No block.
     pub const fn new() -> Leaving {
         Leaving {
             block: None,
@@ -101,7 +101,7 @@ impl Leaving {
         self.block.is_some()
     }
 
-    /// Which.
+    /// The block that is being taken.
     pub const fn block(&self) -> Option<Block> {
         self.block
     }
@@ -113,17 +113,17 @@ impl Default for Leaving {
     }
 }
 
-/// What has come of a piece.
+/// The result of a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tended {
-    /// How long to wait before the next one, in ns; `None`: there is nothing more to do.
+    /// Pause before the next piece in nanoseconds; `None`: no work is left.
     pub pause: Option<u64>,
-    /// Something that should not happen, said once for each block.
+    /// An unexpected error, reported once for each block.
     pub trouble: Option<Error>,
 }
 
 impl<const N: usize> Books<N> {
-    /// Does a piece of what there is to do.
+    /// Does one piece of the pending work.
     pub fn tend(&mut self, k: &impl Kernel) -> Tended {
         self.leaving.since = k.now();
         let done = if self.leaving.is_busy() {
@@ -162,8 +162,8 @@ impl<const N: usize> Books<N> {
         }
     }
 
-    /// Ends all waits for blocks that will not come: the waiting threads are told so, and a block that is on
-    /// its way stays where it was.
+    /// Ends all waits for blocks that will not come: tells the waiting threads, and leaves a block that is
+    /// being taken with its owner.
     fn give_up_wishes(&mut self, k: &impl Kernel) {
         self.leaving.stays = self.leaving.is_busy();
         self.leaving.in_vain = 0;

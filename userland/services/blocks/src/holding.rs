@@ -24,7 +24,7 @@ pub struct Run {
     pub pool: usize,
     /// First frame, counted from the start of the pool.
     pub first: u64,
-    /// How many.
+    /// Number of frames.
     pub frames: u64,
 }
 
@@ -44,7 +44,7 @@ impl Run {
     }
 }
 
-/// What a node owns.
+/// The frames that a node owns.
 #[derive(Clone, Copy, Debug)]
 pub struct Holding {
     runs: [Run; MAX_RUNS],
@@ -53,7 +53,7 @@ pub struct Holding {
 }
 
 impl Holding {
-    /// Nothing: all zeros.
+    /// No frames: all zeros.
     pub const fn new() -> Holding {
         Holding {
             runs: [Run::NONE; MAX_RUNS],
@@ -72,7 +72,7 @@ impl Holding {
         self.runs().iter().map(|r| r.frames).sum()
     }
 
-    /// How many of them faults may take: the first ones.
+    /// Number of frames that faults may take: the first ones.
     pub const fn open(&self) -> u64 {
         self.open
     }
@@ -96,12 +96,12 @@ impl Holding {
         self.open = self.open.max(self.shown());
     }
 
-    /// The limit, with what is kept for tables.
+    /// The limit, including the frames that are kept for tables.
     fn shown(&self) -> u64 {
         (self.limit() + self.kept()).min(self.frames())
     }
 
-    /// Whether more than so many may be open without pressure.
+    /// Whether more than `open` frames may be open without pressure.
     pub fn has_room(&self, open: u64) -> bool {
         self.shown() > open
     }
@@ -111,12 +111,12 @@ impl Holding {
         self.open = self.frames();
     }
 
-    /// Opens no more than the limit: what is in use beyond stays so.
+    /// Opens no more frames than the limit; frames in use beyond it stay in use.
     pub fn close_to_limit(&mut self) {
         self.open = self.shown();
     }
 
-    /// The runs as far as they are open.
+    /// The open parts of the runs.
     pub fn open_runs(&self) -> impl Iterator<Item = Run> + '_ {
         let mut left = self.open;
         self.runs().iter().filter_map(move |run| {
@@ -154,8 +154,8 @@ impl Holding {
         Ok(())
     }
 
-    /// Whether frames can be taken away: they are part of one run that is not the first, and what is
-    /// left of it has room.
+    /// Whether frames can be taken away: they are part of one run that is not the first, and there is room
+    /// for the remaining parts of the run.
     pub fn may_lose(&self, part: &Run) -> bool {
         let Some(at) = self.runs().iter().position(|r| r.contains(part)) else {
             return false;
@@ -165,11 +165,11 @@ impl Holding {
         at != 0 && part.frames != 0 && (!splits || self.used < MAX_RUNS)
     }
 
-    /// Takes frames away. All that is left is open.
+    /// Takes frames away. All remaining frames are open.
     ///
     /// # Errors
     ///
-    /// `Denied` if [`may_lose`](Holding::may_lose) says so.
+    /// `Denied` unless [`may_lose`](Holding::may_lose).
     pub fn remove(&mut self, part: &Run) -> Result<()> {
         if !self.may_lose(part) {
             return Err(Error::Denied);
@@ -206,12 +206,12 @@ impl Holding {
         Ok(())
     }
 
-    /// Puts frames back that have been taken away: they join what they lay in. There is room for them as
-    /// long as nothing has been added since. They are not open yet.
+    /// Returns frames that have been taken away: they join the run that they were part of. There is room for
+    /// them as long as nothing has been added since. They are not open yet.
     ///
     /// # Errors
     ///
-    /// `Full` if there would be too many runs; `BadArgument` if there are none.
+    /// `Full` if there would be too many runs; `BadArgument` if `part` has no frames.
     pub fn put_back(&mut self, part: Run) -> Result<()> {
         if part.frames == 0 {
             return Err(Error::BadArgument);

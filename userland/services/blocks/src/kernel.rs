@@ -1,17 +1,17 @@
-//! What is asked of the kernel to carry out what the books say.
+//! Kernel operations that carry out what the books decide.
 
 use dyad_abi::cap::{Counted, Step};
 use dyad_abi::{NodeId, Result};
 
 use crate::Run;
 
-/// The kernel, for the address space whose memory the books are about. Init's calls system calls; that of
-/// tests is a model of it, in which whoever calls may die within any call.
+/// The kernel, for the address space whose memory the books describe. Init's implementation makes system
+/// calls. That of the tests is a model in which the caller may die within any call.
 ///
-/// `Again` and `TimedOut` mean that something is in the way that goes away by itself: what was done stays
-/// done, and the same call again does no harm. All other errors are for good.
+/// `Again` and `TimedOut` mean a temporary obstacle: what was done stays done, and the same call can be
+/// repeated. All other errors are permanent.
 pub trait Kernel {
-    /// How many nodes the system has.
+    /// Number of nodes of the system.
     fn nodes(&self) -> usize;
 
     /// The node that this runs on.
@@ -24,10 +24,10 @@ pub trait Kernel {
     /// As the kernel says; so everywhere below.
     fn lives(&self, node: NodeId) -> Result<bool>;
 
-    /// What has been executed here so far, and the time.
+    /// The instructions executed here so far, and the time.
     fn now(&self) -> Cost;
 
-    /// What the first frames of a run are used for: of fewer than all, but of one at least.
+    /// Counts the uses of the first frames of a run: of at least one frame, but possibly not of all.
     ///
     /// # Errors
     ///
@@ -42,12 +42,11 @@ pub trait Kernel {
     /// See [`lives`](Kernel::lives).
     fn supply(&self, node: NodeId, n: usize, run: Option<&Run>) -> Result<()>;
 
-    /// A step of moving pages out of a run to other frames of what is open to a node, for up to `pages`
-    /// pages from `start` on. Gives how many have been looked at and, of these, for how many something
-    /// was done.
+    /// A step of moving pages out of a run to other open frames of a node, for up to `pages` pages from
+    /// `start` on. Returns how many pages have been examined and for how many of these something was done.
     ///
-    /// Pages are moved only if all CPUs have [dropped](Kernel::shootdown) their translations since they
-    /// were parked: what is written through those is lost.
+    /// Pages are moved only if all CPUs have [dropped](Kernel::shootdown) their translations since the pages
+    /// were parked: writes through old translations are lost.
     ///
     /// # Errors
     ///
@@ -60,43 +59,43 @@ pub trait Kernel {
         node: NodeId,
     ) -> Result<(u64, u64)>;
 
-    /// Has all CPUs drop their translations, and waits until they have. Faults that were under way before
-    /// are over then.
+    /// Has all CPUs drop their translations, and waits until they have. Faults that began before have ended
+    /// then.
     ///
     /// # Errors
     ///
     /// See [`lives`](Kernel::lives).
     fn shootdown(&self, at: u64) -> Result<()>;
 
-    /// Gives frames of a run back that are user memory without any reference: what nodes that have died had
-    /// in hand.
+    /// Gives back the frames of a run that are user memory without a reference: those that dead nodes were
+    /// about to use.
     ///
     /// # Errors
     ///
     /// See [`lives`](Kernel::lives).
     fn give_back_lost(&self, run: &Run) -> Result<()>;
 
-    /// Has the leader look at what there is to do.
+    /// Asks the leader to check for pending work.
     fn call_leader(&self);
 }
 
-/// What something has cost, or two readings of the clocks that count that.
+/// The cost of an action, or a reading of the clocks that measure it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Instructions; 0 if nobody counts them.
+    /// Instructions; 0 if they are not counted.
     pub instructions: u64,
     /// Nanoseconds.
     pub ns: u64,
 }
 
 impl Cost {
-    /// Nothing.
+    /// No cost.
     pub const ZERO: Cost = Cost {
         instructions: 0,
         ns: 0,
     };
 
-    /// From one reading to this one.
+    /// The cost from an earlier reading to this one.
     pub const fn since(self, before: Cost) -> Cost {
         Cost {
             instructions: self.instructions.wrapping_sub(before.instructions),

@@ -1,24 +1,24 @@
-//! How much a client may cost in the long run: a budget that fills up with time.
+//! The cost that a client may cause in the long run: a budget that fills up with time.
 //!
-//! Whoever has something left may spend, also more than is left; the debt is paid back by waiting.
-//! So a request need not say beforehand what it costs, and the most that can be spent in a time `t`
-//! is `most + t / each_ns` and one request.
+//! A client with something left may spend, even more than is left; the debt is paid by waiting. So a request
+//! need not state its cost in advance, and the most that can be spent in a time `t` is `most + t / each_ns`
+//! and one request.
 
 /// A client's budget.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     limits: Limits,
     left: i64,
-    /// When `left` was right.
+    /// The time at which `left` was computed.
     at: u64,
 }
 
-/// What a client may spend.
+/// Limits of what a client may spend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// At once.
+    /// Units that can be spent at once.
     pub most: u32,
-    /// In the long run: one unit in so many nanoseconds.
+    /// Nanoseconds in which one unit is added.
     pub each_ns: u64,
 }
 
@@ -32,8 +32,7 @@ impl Budget {
         }
     }
 
-    /// Whether something may be spent at the time `now`, in nanoseconds. A clock that goes back
-    /// gives nothing.
+    /// Whether something may be spent at the time `now`, in nanoseconds. A clock that goes back adds nothing.
     pub fn has_some(&mut self, now: u64) -> bool {
         let each = self.limits.each_ns.max(1);
         let gained = now.saturating_sub(self.at) / each;

@@ -1,4 +1,4 @@
-//! How a program has ended: what its exit code is, and what is said about it.
+//! The way in which a program has ended: its exit code and its message.
 //!
 //! A program can exit with any code, also with those that stand for a fault or a lost thread. So the text is made of
 //! what has happened, never of the code.
@@ -8,16 +8,17 @@ use core::fmt;
 use dyad_abi::service::process::{FAULT_CODE, LOST_CODE};
 use dyad_abi::{Error, Result};
 
-/// How a program has ended.
+/// The way in which a program has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It has exited with this code.
+    /// The program has exited with this code.
     Exited(u32),
     /// A thread of it has made an error that has no handler.
     Faulted,
-    /// This thread of it has stopped: it has neither ended by the process service nor made an error that was told.
+    /// This thread of the program has stopped: it has neither ended by the process service nor made an error
+    /// that was reported.
     Stopped(u64),
-    /// Its first thread was lost with its node.
+    /// The program's first thread was lost with its node.
     Lost,
 }
 

@@ -24,11 +24,11 @@ use crate::takedown::{self, Patience};
 
 /// The program's own table.
 pub const TABLE: Cap<Captbl> = Cap::at(slot::TABLE);
-/// Its space.
+/// The space of the program.
 pub const SPACE: Cap<Space> = Cap::at(slot::SPACE);
 /// The capability for the program's own component.
 pub const COMPONENT: Cap<Component> = Cap::at(slot::COMPONENT);
-/// Where its first thread runs.
+/// The node that its first thread runs on.
 pub const HOME: NodeId = NodeId::new(0).unwrap();
 /// Number of the CXL pool.
 pub const CXL: usize = MAX_NODES;
@@ -38,7 +38,7 @@ pub const FIRST_SLOT: u32 = 40;
 const MAX_BLOCK: u32 = 4;
 /// How long an operation is repeated while it is refused with `Again` or `NotReady`.
 const PATIENCE_NS: u64 = 4_000_000_000;
-/// Where a store shows pages.
+/// The address at which a store maps pages to fill them.
 const WINDOW: u64 = 0x2000_0000_0000;
 
 /// The program's bundle.
@@ -87,7 +87,7 @@ impl Patience for Waits {
     }
 }
 
-/// How much a [`Store`] begins with.
+/// Initial size of a [`Store`].
 #[derive(Clone, Copy, Debug)]
 pub struct StoreSize {
     /// Frames of the CXL pool for objects and pages that stay.
@@ -96,9 +96,9 @@ pub struct StoreSize {
     pub slots: u32,
     /// Leaves of the table, which begins with one.
     pub leaves: u32,
-    /// Pages of the window in which it looks at pages.
+    /// Pages of the window in which the store maps pages.
     pub window: u64,
-    /// What is called while an operation has to wait.
+    /// Called when an operation has to wait.
     pub pause: fn(),
 }
 
@@ -328,11 +328,11 @@ impl Store {
         Ok(())
     }
 
-    /// Gives a page that nobody else has yet contents. It is in the window meanwhile.
+    /// Fills a page that has no other user yet. The page is in the window meanwhile.
     ///
     /// # Errors
     ///
-    /// As [`show`](Store::show).
+    /// Those of [`show`](Store::show).
     pub fn fill(
         &mut self,
         frame: Cap<Frame>,

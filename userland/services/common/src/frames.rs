@@ -1,4 +1,4 @@
-//! Accounts of frames: init's only record of who has which memory.
+//! Accounts of frames: init's only record of which memory belongs to whom.
 //!
 //! The kernel's frame table knows what every frame is, so nothing of that is kept here. An
 //! [`Account`] gives contiguous runs of untyped memory away, in order of address; a run is an
@@ -18,17 +18,17 @@
 
 use dyad_abi::{Error, Result};
 
-/// What the frame table says about the frame at an index.
+/// The frame table's record of the frame at an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// Start of an untyped block.
     Untyped {
-        /// Its size, as the logarithm of its number of frames.
+        /// Size of the block, as the logarithm of its number of frames.
         order: u32,
     },
     /// Start of a block of user memory.
     User {
-        /// Its size.
+        /// Size of the block, as the logarithm of its number of frames.
         order: u32,
     },
     /// A kernel object.
@@ -53,7 +53,7 @@ impl What {
         }
     }
 
-    /// Frames up to the next thing.
+    /// Number of frames up to the next record.
     pub const fn frames(self) -> u64 {
         match self {
             What::Untyped { order } | What::User { order } => 1 << order,
@@ -64,10 +64,10 @@ impl What {
 
 /// The frames behind a memory capability.
 pub trait Pool {
-    /// How many there are.
+    /// Number of frames of the pool.
     fn frames(&self) -> u64;
 
-    /// What the frame is.
+    /// The use of the frame.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ pub trait Pool {
     fn retype_untyped(&self, at: u64) -> Result<()>;
 }
 
-/// Memory of a pool that nobody has been given yet.
+/// Memory of a pool that has not been given away yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
     next: u64,
@@ -103,7 +103,7 @@ pub struct Arena {
     next: u64,
 }
 
-/// What a sweep has found.
+/// The result of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Blocks and objects made untyped.
@@ -206,8 +206,8 @@ impl Account {
         Ok(best)
     }
 
-    /// The blocks of an order that lie in a run as a whole, aligned in the pool: where the first begins,
-    /// and how many there are. The run is one that nobody has been given any of.
+    /// The blocks of an order that lie entirely in a run, aligned in the pool: the start of the first and
+    /// their number. Nothing of the run may have been given away.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ pub struct Region {
     pub start: u64,
     /// Length in bytes, whole pages.
     pub len: u64,
-    /// What faults in it do.
+    /// The kind of the region, which determines its faults.
     pub kind: RegionKind,
     /// Whether the program may write there.
     pub write: bool,

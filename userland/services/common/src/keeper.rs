@@ -90,8 +90,8 @@ impl<W: Word> Keeper<W> {
         Keeper { word }
     }
 
-    /// Takes what cannot be made whole after a holder has ended in the middle of a change. `lives`: whether a holder
-    /// goes on, or may; `false` is for good.
+    /// Takes the keeper of a state that cannot be repaired after a holder has ended in the middle of a
+    /// change. `lives`: whether a holder continues, or may; `false` is final.
     ///
     /// # Errors
     ///
@@ -107,8 +107,8 @@ impl<W: Word> Keeper<W> {
         }
     }
 
-    /// Takes what the next holder can make whole, whatever of a change is in it. The name of the holder that has
-    /// ended, if there was one.
+    /// Takes the keeper of a state that the next holder can repair, at whatever point a change was
+    /// interrupted. Returns the name of the holder that has ended, if there was one.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl<W: Word> Keeper<W> {
         }
     }
 
-    /// Whether what is protected is lost: nobody can take it any more.
+    /// Whether the protected state is lost: nothing can take the keeper any more.
     pub fn is_lost(&self) -> bool {
         name(self.word.load()) == LOST
     }
@@ -156,7 +156,7 @@ impl<W: Word> Keeper<W> {
 }
 
 impl<W: Word> Turn<'_, W> {
-    /// What is protected cannot be made whole: nobody takes it any more.
+    /// Declares that the protected state cannot be repaired: nothing takes the keeper any more.
     pub fn lose(self) {
         let lost = next(self.word, LOST);
         self.keeper.word.exchange(self.word, lost);

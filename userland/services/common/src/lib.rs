@@ -1,4 +1,4 @@
-//! What the services have in common, and what of them can be tested without a machine.
+//! Code that the services share, and the parts of services that can be tested without a machine.
 //!
 //! | module | for | what |
 //! |---|---|---|

@@ -1,7 +1,7 @@
-//! Bytes of a client to whole lines.
+//! Assembly of a client's bytes into whole lines.
 //!
-//! A client's text comes in pieces; what it writes to the device at once should be lines, so that
-//! those of different clients do not mix. A line that is too long is cut.
+//! A client's text comes in pieces. What is written to the device at once should be a line, so that lines of
+//! different clients do not mix. A line that is too long is cut.
 
 /// Longest line.
 pub const MAX_LINE: usize = 480;

@@ -25,7 +25,7 @@ use dyad_abi::{NodeId, Result};
 use crate::ranges::{Limits, Range, Ranges};
 use crate::robust::Shadowed;
 
-/// What mappings need of the kernel, for one address space.
+/// Kernel operations for mappings of one address space.
 pub trait Regions {
     /// Adds a region: `home` is the node that its memory comes from.
     ///
@@ -61,7 +61,7 @@ pub struct Mappings<const N: usize> {
 }
 
 impl<const N: usize> Mappings<N> {
-    /// None.
+    /// No mappings.
     pub const fn new(limits: Limits) -> Mappings<N> {
         Mappings {
             ranges: Shadowed::new(Ranges::new(limits)),
@@ -93,11 +93,12 @@ impl<const N: usize> Mappings<N> {
         k.stored();
     }
 
-    /// Finishes what a thread that has ended left unfinished. Before every other operation.
+    /// Finishes a change that was left unfinished by a thread that has ended. Must be called before every
+    /// other operation.
     ///
     /// # Errors
     ///
-    /// As [`Regions::take`]: what is recorded stays so.
+    /// Those of [`Regions::take`]: the record stays.
     pub fn finish(&mut self, k: &impl Regions) -> Result<()> {
         let len = self.len.load(Ordering::Acquire);
         if len == 0 {

@@ -26,7 +26,7 @@ impl Range {
     }
 }
 
-/// What a client may have.
+/// Limits of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// First address.
@@ -46,13 +46,13 @@ pub struct Ranges<const N: usize> {
     list: [Range; N],
     used: usize,
     bytes: u64,
-    /// Where the next range is looked for first.
+    /// The address from which the next range is searched.
     next: u64,
     window: u64,
 }
 
 impl<const N: usize> Ranges<N> {
-    /// Nothing mapped.
+    /// No ranges.
     pub const fn new(limits: Limits) -> Self {
         Ranges {
             limits,

@@ -113,7 +113,7 @@ pub struct Shadowed<T> {
 }
 
 impl<T: Copy> Shadowed<T> {
-    /// This value.
+    /// Both copies hold `value`.
     pub const fn new(value: T) -> Shadowed<T> {
         Shadowed {
             copies: [value; 2],
@@ -144,7 +144,7 @@ impl<T: Copy> Shadowed<T> {
         change(spare)
     }
 
-    /// What has been prepared is the value from here on.
+    /// Makes the prepared copy the current value.
     pub fn commit(&mut self) {
         // Behind the stores to the copy, also for a reader on another node after this one has died.
         self.current.store(self.at() ^ 1, Ordering::Release);

@@ -21,9 +21,9 @@ use dyad_sys::cap::{Cap, Hardware};
 /// An invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// What the caller passed.
+    /// The words that the caller passed.
     pub words: [u64; 4],
-    /// Who calls: the badge of the capability.
+    /// Badge of the capability that was invoked, which identifies the caller.
     pub badge: u64,
     /// The invocation: `thread id << 8 | depth`.
     pub token: u64,
@@ -76,11 +76,11 @@ macro_rules! entry {
     };
 }
 
-/// What the service was started with.
+/// The information that the service was started with.
 ///
 /// # Errors
 ///
-/// `BadVersion` if the info page is not one of this version.
+/// `BadVersion` if the info page is of another version.
 pub fn info() -> Result<&'static Info> {
     dyad_sys::info()
 }

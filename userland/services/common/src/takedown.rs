@@ -15,7 +15,7 @@ use dyad_sys::cap::{Cap, Receive, Space, Until};
 /// Events and messages that are taken from one line at most.
 const MAX_NEWS: u32 = 10_000;
 
-/// How a caller waits while another thread is in the way of an operation.
+/// The way in which a caller waits while another thread obstructs an operation.
 pub trait Patience {
     /// Lets others go on. An error ends the attempts.
     ///
@@ -115,7 +115,7 @@ pub fn clear_space<W: Patience>(patience: &impl Fn() -> W, space: Cap<Space>) ->
     Ok(())
 }
 
-/// Takes all that has come to the first `lines` endpoints, so that no thread is on a list.
+/// Takes all bits and events of the first `lines` endpoints, so that no thread is on a list.
 pub fn drain(endpoints: Cap<Receive>, lines: u64) {
     for line in 0..lines {
         for _ in 0..MAX_NEWS {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Text of at most `N` bytes; what is more is left out.
+/// Text of at most `N` bytes; the rest is cut off.
 pub struct Text<const N: usize> {
     bytes: [u8; N],
     used: usize,

@@ -21,13 +21,13 @@ use dyad_abi::{Error, Result};
 /// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It was never started, or has said that it ends.
+    /// The thread was never started, or has announced its end.
     Idle,
     /// An invocation is just starting it.
     Starting,
-    /// It has begun.
+    /// The thread has begun.
     Running,
-    /// It has stopped without having said so.
+    /// The thread has stopped without announcing its end.
     Lost,
 }
 
@@ -41,13 +41,13 @@ const MASK: u64 = 0xff;
 const STARTER_SHIFT: u32 = 8;
 const STARTED_ONCE: u64 = 1 << 32;
 
-/// How often it has been started, and nothing else: Idle.
+/// The word without its state: the number of starts, in state Idle.
 const fn idle(word: u64) -> u64 {
     word & !(STARTED_ONCE - 1)
 }
 
-/// [`idle`] of a word after one more start. The count goes from its end back to 1: 0 stands for a thread that was never
-/// started.
+/// The [`idle`] word after one more start. The count wraps from its maximum to 1: 0 stands for a thread that
+/// was never started.
 fn started_again(word: u64) -> u64 {
     idle(word).checked_add(STARTED_ONCE).unwrap_or(STARTED_ONCE)
 }
@@ -56,7 +56,7 @@ fn started_again(word: u64) -> u64 {
 pub struct ThreadWord(AtomicU64);
 
 impl ThreadWord {
-    /// Of a thread that was never started.
+    /// The word of a thread that was never started.
     pub const fn new() -> ThreadWord {
         ThreadWord(AtomicU64::new(IDLE))
     }
@@ -76,7 +76,7 @@ impl ThreadWord {
         }
     }
 
-    /// Whether it was never started.
+    /// Whether the thread was never started.
     pub fn is_new(&self) -> bool {
         self.0.load(Ordering::Acquire) == IDLE
     }
@@ -87,11 +87,11 @@ impl ThreadWord {
         abandoned(self.0.load(Ordering::Acquire), me, is_inside)
     }
 
-    /// Claims the start of the thread for invocation `me`, if `may` says so after the look at the word.
+    /// Claims the start of the thread for invocation `me`, if `may` permits it after the word has been read.
     ///
     /// # Errors
     ///
-    /// `Again` if it runs, or is being started; `NodeDead` if it was lost; what `may` says.
+    /// `Again` if the thread runs, or is being started; `NodeDead` if it was lost; errors of `may`.
     pub fn claim(
         &self,
         me: u64,
@@ -126,7 +126,8 @@ impl ThreadWord {
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |w| Some(idle(w)));
     }
 
-    /// If it is Running, and `has_gone` says so after the look at the word: it is Lost. Whether it has become that now.
+    /// Changes the state from Running to Lost if `has_gone` returns `true` after the word has been read.
+    /// Returns whether this call has changed it.
     pub fn lose_if(&self, has_gone: impl FnOnce() -> bool) -> bool {
         let word = self.0.load(Ordering::Acquire);
         word & MASK == RUNNING && has_gone() && self.exchange(word, idle(word) | LOST)
@@ -160,12 +161,12 @@ pub struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// Says what has become of it: whether the thread could be configured, and then whether it has begun. Gives what the
-    /// one who asked for the start is told.
+    /// Records the result of a start: whether the thread could be configured, and then whether it has begun.
+    /// Returns the result for the requester of the start.
     ///
     /// # Errors
     ///
-    /// `Again` if the thread had not quite ended before; otherwise what `begun` says.
+    /// `Again` if the thread had not entirely ended before; otherwise the error of `begun`.
     pub fn settle(self, configured: Result<()>, begun: Result<()>) -> Result<()> {
         let now = match configured {
             // The invocation that had claimed it before has had it begin.
@@ -183,30 +184,30 @@ impl Claim<'_> {
     }
 }
 
-/// Of a program's end: an invocation is just saying how.
+/// State of a program's end: an invocation is reporting how.
 const SAYS: u64 = 1;
-/// How it has ended has been said.
+/// State of a program's end: how it has ended has been reported.
 const SAID: u64 = 2;
 
 /// Decides which invocation says how a program has ended: the first one that is not lost while it does.
 pub struct EndWord(AtomicU64);
 
 impl EndWord {
-    /// As a token: a thread of init, which is not lost without all being lost.
+    /// The token of a thread of init, which is lost only with the whole system.
     pub const INIT: u64 = 0;
 
-    /// Of a program that goes on.
+    /// The word of a program that has not ended.
     pub const fn new() -> EndWord {
         EndWord(AtomicU64::new(0))
     }
 
-    /// Whether it has been said how it ends.
+    /// Whether it has been reported how the program ends.
     pub fn is_over(&self) -> bool {
         self.0.load(Ordering::Acquire) == SAID
     }
 
-    /// Has invocation `me` say how the program ends, by `say`, unless another one has, or is about to. Whether it has
-    /// said it.
+    /// Lets invocation `me` report by `say` how the program ends, unless another invocation has done so or is
+    /// about to. Returns whether `me` has reported it.
     pub fn say(&self, me: u64, is_inside: impl Fn(u64) -> bool, say: impl FnOnce()) -> bool {
         let over = self.0.load(Ordering::Acquire);
         let is_abandoned = over & 0xff == SAYS && over >> 8 != Self::INIT && !is_inside(over >> 8);

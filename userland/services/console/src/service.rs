@@ -22,16 +22,16 @@ const PIECE: usize = 256;
 static LINES: [[RobustLock<LineBuffer>; PAGES]; CLIENTS] =
     [const { [const { RobustLock::new(LineBuffer::new()) }; PAGES] }; CLIENTS];
 
-/// What a client may write: 256 KiB at once, 64 KiB per second in the long run. A client that writes
-/// without end costs the device, and whoever keeps its text, no more.
+/// Limits of a client: 256 KiB at once, 64 KiB per second in the long run. They bound what a client that
+/// writes without end costs the device and the storage of its output.
 const LIMITS: Limits = Limits {
     most: 256 << 10,
     each_ns: 1_000_000_000 / (64 << 10),
 };
-/// What a line costs beside its bytes: the device puts time and place before each.
+/// Cost of a line in addition to its bytes: the device prefixes each line with time and place.
 const LINE_COST: u32 = 32;
 
-/// What a report costs beside the bytes of its name and detail: the members of its record.
+/// Cost of a report in addition to the bytes of its name and detail: the members of its record.
 const REPORT_COST: u32 = 96;
 
 static BUDGETS: [RobustLock<Budget>; CLIENTS] =
@@ -63,13 +63,13 @@ fn device() -> Result<Cap<Hardware>> {
     Ok(rt::hardware(node))
 }
 
-/// What a client has here.
+/// State of a client.
 struct Client {
-    /// Its buffer.
+    /// Buffer that is shared with the client.
     window: Window,
     /// Beginnings of its lines.
     lines: &'static [RobustLock<LineBuffer>; PAGES],
-    /// What it may write.
+    /// Budget of the client.
     budget: &'static RobustLock<Budget>,
 }
 
@@ -87,7 +87,7 @@ fn client(badge: u64) -> Result<Client> {
     })
 }
 
-/// Writes a line; what is not UTF-8 becomes question marks.
+/// Writes a line; bytes that are not UTF-8 become question marks.
 fn put(device: Cap<Hardware>, line: &[u8]) {
     let mut copy = [0; MAX_LINE];
     let copy = &mut copy[..line.len().min(MAX_LINE)];

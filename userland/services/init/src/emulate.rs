@@ -58,22 +58,23 @@ use pages::{Mapped, hold, is_free};
 pub use shown::look as show_wanted;
 pub use texts::Texts;
 
-/// How long until a thread is looked at again that runs; each time twice as long, as it may be this warden
-/// that keeps it from its CPU.
+/// Delay before a running thread is examined again. It doubles each time, as it may be this warden that keeps
+/// the thread from its CPU.
 const LOOK_NS: u64 = 20_000;
-/// How long at most.
+/// The longest such delay.
 const LOOK_MOST_NS: u64 = 16_000_000;
-/// How long a thread that runs is looked at before it is left alone: many slices.
+/// How long a running thread is examined before it is left alone: many slices.
 const PATIENCE_NS: u64 = 2_000_000_000;
-/// How long until one is looked at again that a warden of another ISA has to look at.
+/// Delay before a thread is examined again that a warden of another ISA has to examine.
 const OTHERS_NS: u64 = 500_000;
-/// How often one that waits or invokes is made to go on, and how often it is given twice as long for that.
+/// How often a thread that waits or invokes is resumed to be stopped again. The delay doubles the first
+/// [`DOUBLED`] times.
 const RETRIES: u32 = 40;
 const DOUBLED: u32 = 10;
 /// The first CPU of a node.
 const FIRST: CpuId = CpuId::new(0).unwrap();
 
-/// A thread that is to be moved.
+/// A request to move a thread.
 #[derive(Clone, Copy)]
 struct Request {
     program: u64,
@@ -81,7 +82,7 @@ struct Request {
     setup: ThreadSetup,
     windows: [[[u64; 2]; WINDOWS]; dyad_abi::ident::ISA_COUNT],
     to: NodeId,
-    /// When it is looked at first.
+    /// The time at which the thread is first examined.
     at: u64,
     waits: u32,
     /// ISAs whose wardens have found that it is not there.
@@ -89,11 +90,11 @@ struct Request {
     stopped: bool,
 }
 
-/// What a step has led to.
+/// The result of a step.
 enum Step {
-    /// Nothing is left to do.
+    /// The request is complete.
     Done,
-    /// To be looked at again then.
+    /// The next step is due at this time.
     At(u64),
 }
 
@@ -115,12 +116,12 @@ pub fn ask(call: Call, [n, node, at]: [u64; 3]) -> Result<u64> {
     move_to((me, Asker::Program), call.badge, n, (node, at))
 }
 
-/// Notes that a thread is to be moved to a node at a time. A request of the launcher takes the place of one of the
+/// Records a request to move a thread to a node at a time. A request of the launcher replaces one of the
 /// program that is not due yet.
 ///
 /// # Errors
 ///
-/// As [`ask`]; `NotFound` if there is no such program or thread.
+/// Those of [`ask`]; `NotFound` if there is no such program or thread.
 pub fn move_to(
     (me, asker): (Who, Asker),
     program: u64,
@@ -191,7 +192,7 @@ fn live_nodes() -> impl Iterator<Item = (NodeId, Isa)> {
         .filter_map(|n| Some((n, isa_of(n)?)))
 }
 
-/// When a thread is looked at next that was to be looked at from a time on: the same for all wardens.
+/// The time of the next examination of a thread that is examined from `from` on: the same for all wardens.
 fn next_look(from: u64, now: u64) -> u64 {
     let (mut at, mut step) = (from, LOOK_NS);
     while at <= now {
@@ -206,7 +207,7 @@ impl Request {
         Mapped::of(self.setup.id)
     }
 
-    /// Whether nothing has been done for it yet, as it is not due.
+    /// Whether nothing has been done for the request yet because it is not due.
     fn is_early(&self, now: u64) -> bool {
         now < self.at && self.waits == 0 && !self.stopped
     }
@@ -268,8 +269,8 @@ impl Request {
         }
     }
 
-    /// It goes on, and is stopped again later. A request to stop that is pending is withdrawn: it would end the thread in
-    /// a service that takes longer than the grace period.
+    /// Resumes the thread, to stop it again later. A pending request to stop is withdrawn: it would end the
+    /// thread in a service that takes longer than the grace period.
     fn later(&mut self, now: u64) -> Step {
         self.waits += 1;
         self.stopped = false;
@@ -285,7 +286,7 @@ impl Request {
         threads::of(self.program).is_ok_and(|g| g.runs(self.setup.arg % PAGE_SIZE))
     }
 
-    /// It goes on where it was, unless it has ended.
+    /// Lets the thread continue where it was, unless it has ended.
     fn let_go(&self) {
         hold(self.setup.tag, false);
         // If it was ready while it was held, nobody will dispatch it who is not told; and if it runs, all
@@ -296,7 +297,7 @@ impl Request {
         }
     }
 
-    /// It is about to end, or its program is.
+    /// Drops the request, because the thread or its program is about to end.
     fn forget(&self) -> Step {
         self.let_go();
         // Its number may be somebody else's soon.
@@ -328,7 +329,7 @@ impl Request {
         Some(Step::Done)
     }
 
-    /// Gives up: the thread goes on where it was.
+    /// Abandons the request: the thread continues where it was.
     fn leave(&self, why: Error) -> Step {
         let page = self.page();
         page.set_outcome(why.code());
@@ -413,8 +414,8 @@ impl Request {
         }
     }
 
-    /// Has the stopped thread begin at the program's entry, where the page says what to do. That says so
-    /// first: of a thread that has been configured the registers are there and nowhere else.
+    /// Sets the stopped thread to begin at the program's entry, where the page says what to do. The page is
+    /// written first: once a thread has been configured, its registers are only there.
     fn begin(&self, what: u64) -> Result<()> {
         self.page().status().store(what, Ordering::Release);
         // SAFETY: 1. The entry is that of the component's bundle, as when the thread was made.
@@ -462,7 +463,8 @@ fn emulated(program: u64, n: u64, guest: &threads::Guest) -> Result<Request> {
     })
 }
 
-/// A program is about to be taken down: its threads are not moved any more, and run if they did.
+/// Drops the requests for a program that is about to be taken down: its threads are not moved any more, and
+/// those that were stopped for a move run again.
 ///
 /// # Errors
 ///
@@ -475,7 +477,7 @@ pub fn forget(program: u64) -> Result<()> {
     })
 }
 
-/// Init does not see the pages of a program any more, whose threads have ended.
+/// Unmaps the pages of a program whose threads have ended from init.
 ///
 /// # Errors
 ///

@@ -39,9 +39,9 @@ mod thread {
 const PROGRAM_ENDED: u64 = 1 << thread::PROGRAM;
 /// Init's endpoints.
 pub const ENDPOINT: Cap<Receive> = Cap::at(slot::ENDPOINT);
-/// At which threads that have ended are reported.
+/// Endpoint line at which ended threads are reported.
 pub const ENDED_LINE: u64 = 0;
-/// At which init sleeps.
+/// Endpoint line at which init sleeps.
 pub const SLEEP_LINE: u64 = 1;
 /// In the argument of the warden of node 0, beside the address of the info page; that of others
 /// follow.
@@ -78,11 +78,11 @@ pub struct System {
     pub builder: Builder,
     /// The scheduler.
     sched: Program,
-    /// Its threads.
+    /// Threads of the scheduler.
     roots: [[Option<Cap<Thread>>; MAX_CPUS]; MAX_NODES],
-    /// What drives rounds.
+    /// The service that drives quiescence rounds.
     quiesced: Program,
-    /// Its threads.
+    /// Threads of that service.
     rounds: [Option<Cap<Thread>>; MAX_NODES],
     /// Init's own, by node.
     wardens: [Option<Cap<Thread>>; MAX_NODES],

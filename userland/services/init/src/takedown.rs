@@ -1,4 +1,4 @@
-//! The end of a program: everything it had is taken back, and counted.
+//! The end of a program: all of its resources are taken back and counted.
 //!
 //! ```text
 //!   threads that still run ──▶ pager, console: END ──▶ stacks of its invocations ──▶ buffer in the console
@@ -28,13 +28,14 @@ use crate::system::{ENDPOINT, SLEEP_LINE, System};
 use crate::threads;
 use crate::trouble::{Done, During};
 
-/// Most passes over the frames: each frees what held what the next one frees.
+/// Largest number of passes over the frames: a pass frees objects whose references kept other frames from
+/// being freed.
 const PASSES: u32 = 8;
 /// Most attempts at something another CPU is in the way of.
 const TRIES: u32 = 1000;
-/// How long quiescence may take.
+/// The longest time that quiescence may take.
 const QUIESCENCE_NS: u64 = 10_000_000_000;
-/// How often it is looked at.
+/// Interval of checks for quiescence.
 const LOOK_NS: u64 = 5_000_000;
 /// How long threads may take to end, and how often it is looked whether they have.
 const HALT_NS: u64 = 10_000_000_000;
@@ -43,9 +44,9 @@ const STEP_NS: u64 = 500_000;
 /// Frames of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// That it was given.
+    /// Frames that the program was given.
     pub given: u64,
-    /// That have come back.
+    /// Frames that have come back.
     pub returned: u64,
 }
 
@@ -169,7 +170,7 @@ fn halt(p: &Program, isas: u8) -> Result<()> {
     Ok(())
 }
 
-/// Sleeps for a while, or shorter.
+/// Sleeps until a time, or less.
 fn sleep(until: u64) -> Result<()> {
     match ENDPOINT.receive(SLEEP_LINE, Until::Deadline(until)) {
         Ok(_) | Err(Error::TimedOut) => Ok(()),
@@ -233,7 +234,7 @@ fn count(store: &Store, p: &Program) -> Result<Count> {
     Ok(count)
 }
 
-/// Waits until what has been given up can be used again.
+/// Waits until what was given up at `stamp` can be used again.
 fn wait(stamp: Stamp) -> Result<()> {
     let hardware = rt::hardware(HOME);
     let end = hardware.now()? + QUIESCENCE_NS;

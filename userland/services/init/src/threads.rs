@@ -43,11 +43,11 @@ const THREADS: usize = MAX_PROGRAM_THREADS as usize;
 struct Entry {
     /// The capability of the thread; 0: there is none.
     cap: AtomicU64,
-    /// What is known of it.
+    /// State of the thread.
     word: ThreadWord,
 }
 
-/// What is known of a program here.
+/// State of a program.
 pub struct Guest {
     component: AtomicU64,
     entry: AtomicU64,
@@ -55,13 +55,13 @@ pub struct Guest {
     threads: [Entry; THREADS],
     /// The lost threads of which the program has been told, by bit.
     told: AtomicU64,
-    /// Who says how it has ended.
+    /// Which invocation reports how the program has ended.
     over: EndWord,
-    /// Its exit code plus one; 0: it has given none.
+    /// Exit code of the program plus one; 0: it has given none.
     code: AtomicU64,
     /// The fault it was ended for: kind (0: none), address, program counter, ISA, thread.
     fault: [AtomicU64; 5],
-    /// The thread plus one that has stopped, and nobody has said why; 0: none.
+    /// Number plus one of a thread that has stopped without a reported reason; 0: none.
     stopped: AtomicU64,
 }
 
@@ -84,7 +84,7 @@ static ALL: [Guest; GUESTS] = [const {
     }
 }; GUESTS];
 
-/// How a program has ended.
+/// The way in which a program has ended, with details.
 pub struct End {
     /// How.
     pub ending: Ending,
@@ -118,7 +118,7 @@ fn is_stopped(thread: Cap<Thread>) -> bool {
     thread.read_register(other, 0) != Err(Error::NotReady)
 }
 
-/// Whether it has, and not in order to be moved.
+/// Whether a thread has stopped, and not in order to be moved.
 pub fn has_gone(thread: Cap<Thread>) -> bool {
     !emulate::is_moving(thread) && is_stopped(thread) && !emulate::is_moving(thread)
 }
@@ -135,11 +135,11 @@ fn index<T>(cap: Cap<T>) -> u64 {
     cap.index().get().into()
 }
 
-/// Which thread of its program calls.
+/// The number of the calling thread in its program.
 ///
 /// # Errors
 ///
-/// `Denied` if it is none of the program it says it is.
+/// `Denied` if it is not a thread of the program that the badge names.
 fn caller(call: &Call) -> Result<u64> {
     match thread_of_id(call.token >> 8) {
         (number, n) if number == call.badge => Ok(n),
@@ -184,12 +184,12 @@ impl Guest {
         cap(&entry.ok_or(Error::NotFound)?.cap).map_err(|_| Error::NotFound)
     }
 
-    /// Whether it has said that it ends, or has been told to.
+    /// Whether the program has reported its end, or has been told to end.
     pub fn is_over(&self) -> bool {
         self.over.is_over()
     }
 
-    /// How it has ended.
+    /// The way in which the program has ended.
     pub fn end(&self) -> End {
         let fault = core::array::from_fn(|i| self.fault[i].load(Ordering::Acquire));
         let code = self.code.load(Ordering::Acquire);
@@ -203,7 +203,7 @@ impl Guest {
         End { ending, fault }
     }
 
-    /// Whether there is thread `n`, and the program goes on.
+    /// Whether thread `n` exists and the program has not ended.
     pub fn runs(&self, n: u64) -> bool {
         let entry = usize::try_from(n).ok().and_then(|n| self.threads.get(n));
         let there = |e: &Entry| matches!(e.word.state(), State::Starting | State::Running);
@@ -237,11 +237,11 @@ impl Guest {
         Ok(thread_id(number, n).into())
     }
 
-    /// Has thread `n` begin at the program's entry when it is resumed.
+    /// Sets thread `n` to begin at the program's entry when it is resumed.
     ///
     /// # Errors
     ///
-    /// `NotReady` if it has begun, and has not stopped; as the kernel says.
+    /// `NotReady` if the thread has begun and has not stopped; errors of the kernel.
     fn configure(&self, number: u64, n: u64, thread: Cap<Thread>) -> Result<()> {
         let setup = ThreadSetup {
             component: cap(&self.component)?,

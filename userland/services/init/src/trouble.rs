@@ -1,21 +1,21 @@
-//! Errors with what was being done.
+//! Errors with the action during which they occurred.
 
 use core::fmt;
 
 use dyad_abi::{Error, Result};
 
-/// What went wrong.
+/// An error, its action and its program.
 #[derive(Clone, Copy, Debug)]
 pub struct Trouble {
-    /// What was being done.
+    /// The action.
     what: &'static str,
-    /// For which program.
+    /// Name of the program.
     program: &'static str,
     /// The error.
     error: Error,
 }
 
-/// A result with what was being done.
+/// A result whose error names the action.
 pub type Done<T> = core::result::Result<T, Trouble>;
 
 impl fmt::Display for Trouble {
@@ -27,7 +27,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// Says what was being done.
+/// Adds the action to an error.
 pub trait During<T> {
     /// `what` was being done.
     fn during(self, what: &'static str) -> Done<T>;
@@ -44,7 +44,7 @@ impl<T> During<T> for Result<T> {
 }
 
 impl Trouble {
-    /// It was about this program.
+    /// Adds the name of the program, unless there is one already.
     pub fn of(self, program: &'static str) -> Trouble {
         match self.program {
             "" => Trouble { program, ..self },

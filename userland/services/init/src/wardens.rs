@@ -29,21 +29,21 @@ use crate::service::{
 };
 use crate::system::{ENDED_LINE, ENDPOINT};
 
-/// Bit that says that a node has died or come back.
+/// Bit that reports that a node has died or come back.
 pub const NEWS: u64 = 1 << 63;
 /// Bit that says that the launcher asks something.
 pub const ASKED_BIT: u64 = 1 << 62;
-/// Where a warden waits that does not lead: this and its node's number.
+/// Line at which a warden that does not lead waits: this number plus that of its node.
 pub const WARDEN_LINE: u64 = 2;
 /// How often a leader looks again at what it could not do, or once nodes have died at what may have
 /// been lost with them.
 const LOOK_NS: u64 = 100_000_000;
-/// How often it may be in vain that it looks for the books of a leader before it.
+/// How often the leader may look in vain for the books of its predecessor.
 const PATIENCE: u32 = 50;
-/// How often it may be in vain when the node has died on which they were taken.
+/// How often it may do so when the node on which they were taken has died.
 const PATIENCE_WITH_THE_DEAD: u32 = 10;
 
-/// How often it is looked whether the program has ended before that is believed.
+/// How often a check must find that the program has ended before that is accepted.
 const OVER: u32 = 3;
 
 /// What a warden needs before, and whatever happens to, the books of init.

@@ -14,7 +14,7 @@ use dyad_sys::cap::{Cap, Sinv, Space};
 
 /// Most ranges of a client.
 const RANGES: usize = 64;
-/// What a client may have: frames are bounded by its supplies, so this bounds page tables.
+/// Limits of a client. Frames are bounded by its supplies; these bound its page tables.
 const LIMITS: Limits = Limits {
     start: HEAP_BASE,
     end: HEAP_END,

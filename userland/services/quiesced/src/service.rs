@@ -14,9 +14,9 @@ const STEPS: u64 = 64;
 const PIECES: u32 = 100_000;
 const NS_PER_SECOND: u64 = 1_000_000_000;
 const DEFAULT_ROUNDS: u64 = 30;
-/// How often a thread whose node has died looks whether it has come back.
+/// Interval in which a thread whose node has died checks whether the node has come back.
 const HOMELESS_NS: u64 = 20_000_000;
-/// More would be nothing but rounds.
+/// The largest number of rounds per second: with more, the CPU would do nothing else.
 const MAX_ROUNDS: u64 = 10_000;
 
 dyad_services::entry!(start);

@@ -3,55 +3,55 @@
 use crate::ready::{Priority, ReadyQueues};
 use crate::timers::Timers;
 
-/// How a thread is to be scheduled.
+/// The parameters by which a thread is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its priority.
+    /// Priority of the thread.
     pub priority: Priority,
-    /// How long it may run, in nanoseconds, before others of the same priority have their turn.
+    /// Time for which the thread may run, in nanoseconds, before others of the same priority have their turn.
     pub slice_ns: u64,
 }
 
-/// How a dispatched thread came to stop.
+/// The reason why a dispatched thread has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It gave the CPU back: others of its priority go first now.
+    /// The thread has yielded: others of its priority go first now.
     Turn,
-    /// The slice that it was dispatched with is over, or something came in for the scheduler. It goes on with what
-    /// is left of its turn; if nothing is left, others of its priority go first now.
+    /// The slice that the thread was dispatched with is over, or an event came in for the scheduler. The
+    /// thread continues with the rest of its turn; if nothing is left, others of its priority go first now.
     Interrupted,
-    /// It waits; with a deadline it is to be woken then.
+    /// The thread waits; if there is a deadline, it must be woken then.
     Blocked(Option<u64>),
-    /// It is not this scheduler's any more: ended, or gone.
+    /// The thread no longer belongs to this scheduler: it has ended, or has moved.
     Gone,
-    /// It was not ready after all, so the news that it was are old; if it waits, until then. News that
-    /// come late take the place of newer ones: this may be all that is heard of its waiting.
+    /// The thread was not ready after all, so the event that said so was old. If it waits, this is its
+    /// deadline. Late events replace newer ones, so this may be the only report of its wait.
     Refused(Option<u64>),
 }
 
-/// What a scheduler is told of a thread that it has not dispatched. News that are told late can take the
-/// place of newer ones, so either means no more than that the thread is to be looked at.
+/// An event of a thread that the scheduler has not dispatched. Late events can replace newer ones, so an
+/// event means only that the thread must be examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// It has become ready, or has come, or its node has died.
+    /// The thread has become ready, or has come to this scheduler, or its node has died.
     Ready,
-    /// It waits; if it still does, until then.
+    /// The thread waits; if it still does, until this deadline.
     Sleeps(Option<u64>),
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Dispatch the thread, for at most that long.
     Run {
         /// The thread.
         thread: usize,
-        /// Its priority.
+        /// Priority of the thread.
         priority: Priority,
         /// The slice, in nanoseconds: not beyond the next deadline of a more urgent thread.
         slice_ns: u64,
     },
-    /// Wait for news, until the deadline if there is one.
+    /// Wait for events, until the deadline if there is one.
     Wait(Option<u64>),
 }
 
@@ -65,7 +65,7 @@ struct Run {
     thread: usize,
     /// Fused time when it was decided.
     since: u64,
-    /// What was left of its turn then, in nanoseconds.
+    /// Time that was left of its turn then, in nanoseconds.
     left: u64,
 }
 
@@ -83,11 +83,12 @@ struct Run {
 pub struct Scheduler<const N: usize> {
     ready: ReadyQueues<N>,
     timers: Timers<N>,
-    /// What is left of each thread's turn, in nanoseconds; 0: all of it.
+    /// Remaining time of each thread's turn, in nanoseconds; 0 means the whole turn.
     left: [u64; N],
-    /// Who was dispatched last.
+    /// The thread that was dispatched last.
     last: Option<Run>,
-    /// Who was interrupted last: it is at the front of its queue, and its time has not been charged yet.
+    /// The thread that was interrupted last: it is at the front of its queue and has not been charged for its
+    /// time yet.
     uncharged: Option<(Run, Priority)>,
 }
 
@@ -98,7 +99,7 @@ impl<const N: usize> Default for Scheduler<N> {
 }
 
 impl<const N: usize> Scheduler<N> {
-    /// Nothing to do.
+    /// A scheduler without threads.
     pub const fn new() -> Self {
         Scheduler {
             ready: ReadyQueues::new(),
@@ -109,7 +110,7 @@ impl<const N: usize> Scheduler<N> {
         }
     }
 
-    /// Charges the thread that was interrupted last for its time, now that it is known.
+    /// Charges the thread that was interrupted last for its time, which is known now.
     fn charge(&mut self, now: u64) {
         let Some((run, priority)) = self.uncharged.take() else {
             return;
@@ -130,13 +131,13 @@ impl<const N: usize> Scheduler<N> {
         }
     }
 
-    /// A thread has become ready, as far as the news go. Its deadline, if it has one, stays until it
-    /// has run: these may be old news, and it waits again.
+    /// Makes a thread ready, as an event says. Its deadline, if it has one, stays until it has run: the event
+    /// may be old, and the thread may wait again.
     pub fn ready(&mut self, thread: usize, entry: Entry) {
         self.ready.push_back(thread, entry.priority);
     }
 
-    /// There is news of a thread.
+    /// Processes an event of a thread.
     pub fn told(&mut self, thread: usize, entry: Entry, news: News) {
         match news {
             News::Sleeps(Some(at)) => self.stopped(thread, entry, Stop::Blocked(Some(at))),
@@ -146,7 +147,8 @@ impl<const N: usize> Scheduler<N> {
         }
     }
 
-    /// A sleeping thread whose time has come. It is to be woken; there is news when that has worked.
+    /// A sleeping thread whose deadline has passed. The caller must wake it; an event follows when that has
+    /// worked.
     pub fn expired(&mut self, now: u64) -> Option<usize> {
         self.timers.expired(now)
     }
@@ -158,7 +160,7 @@ impl<const N: usize> Scheduler<N> {
         self.forget(thread);
     }
 
-    /// What to do now, at fused time `now`. A thread that is to run is not queued any more.
+    /// The next action at fused time `now`. A thread that is to run is removed from its queue.
     pub fn next(&mut self, now: u64, entry: impl Fn(usize) -> Option<Entry>) -> Next {
         self.charge(now);
         while let Some((thread, priority)) = self.ready.pop() {

@@ -3,7 +3,7 @@
 /// Number of priorities.
 pub const PRIORITIES: usize = 64;
 
-/// How urgent a thread is: 0 to 63, higher goes first.
+/// Priority of a thread: 0 to 63; higher goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Priority(u8);
@@ -65,7 +65,7 @@ impl<const N: usize> Default for ReadyQueues<N> {
 impl<const N: usize> ReadyQueues<N> {
     const FITS: () = assert!(N < NONE as usize && PRIORITIES <= u64::BITS as usize);
 
-    /// Nothing is ready.
+    /// Empty queues.
     pub const fn new() -> Self {
         const { Self::FITS };
         ReadyQueues {
@@ -162,7 +162,7 @@ impl<const N: usize> ReadyQueues<N> {
         Some((self.queues[priority.0 as usize].first as usize, priority))
     }
 
-    /// Takes the thread that goes first out.
+    /// Removes and returns the thread that goes first.
     pub fn pop(&mut self) -> Option<(usize, Priority)> {
         let (thread, priority) = self.first()?;
         self.remove(thread);

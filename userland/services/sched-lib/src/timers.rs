@@ -1,9 +1,9 @@
 //! Deadlines of sleeping threads: a binary heap that knows where each thread is in it.
 
-/// Not in the heap.
+/// Index of a thread that is not in the heap.
 const NOWHERE: u16 = u16::MAX;
 
-/// At most one deadline for each thread number below `N` (at most 65535).
+/// Deadlines, at most one for each thread number below `N` (at most 65535).
 pub struct Timers<const N: usize> {
     deadlines: [u64; N],
     /// Thread numbers, a heap by deadline.
@@ -33,8 +33,8 @@ impl<const N: usize> Timers<N> {
         }
     }
 
-    /// Sets the deadline of a thread, instead of the one it may have. `false` if there can be no
-    /// such thread.
+    /// Sets the deadline of a thread, which replaces a previous one. `false` if the thread number is out of
+    /// range.
     pub fn set(&mut self, thread: usize, deadline: u64) -> bool {
         if thread >= N {
             return false;

@@ -69,7 +69,7 @@ fn thread_cap(thread: usize) -> Cap<Thread> {
     Cap::at(dyad_abi::cap::CapIndex(sched::tag(thread as u32)))
 }
 
-/// Until when a thread waits, if it does, and not for ever.
+/// The deadline of a thread that waits with one.
 fn waits_until(thread: usize) -> Option<u64> {
     thread_cap(thread).deadline().ok().flatten()
 }

@@ -37,8 +37,8 @@ impl Cap<Component> {
             .map(drop)
     }
 
-    /// Sets the nodes on which the component's code may run, everywhere if there are none.
-    /// Invocations from other nodes cross to one of them. Needs the right `SetHome`.
+    /// Sets the nodes on which the component's code may run; all nodes if `nodes` is empty. Invocations from
+    /// other nodes cross to one of them. Needs the right `SetHome`.
     ///
     /// # Errors
     ///
@@ -74,29 +74,30 @@ impl Cap<Component> {
     }
 }
 
-/// What a thread is made of.
+/// Configuration of a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadSetup {
-    /// Where it runs.
+    /// The component that the thread runs in.
     pub component: Cap<Component>,
-    /// Where it starts.
+    /// The address that the thread starts at.
     pub entry: u64,
     /// The argument that the entry gets.
     pub arg: u64,
-    /// Its id; decides its stacks, those of its invocations too. No other live thread of the system has it.
+    /// The thread's id, which determines its stacks, including those of its invocations. No other live thread
+    /// of the system may have it.
     pub id: u32,
     /// The range that the id is in; needs the right `Use`.
     pub ids: Cap<ThreadIds>,
-    /// What its scheduler knows it by, as in [`Event::tag`].
+    /// The tag by which the scheduler identifies the thread, as in [`Event::tag`].
     pub tag: u32,
     /// The scheduler's endpoints, if it has a scheduler: all lines of the object, with the right `Bind`.
     pub scheduler: Option<Cap<Receive>>,
 }
 
-/// Why a dispatched thread has stopped.
+/// The reason for which a dispatched thread has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// Why.
+    /// The reason.
     pub why: Stopped,
     /// `Blocked`: the fused time in nanoseconds until which it waits, 0 for ever. `Exited`: its exit
     /// code. Otherwise 0.
@@ -104,13 +105,14 @@ pub struct Stop {
 }
 
 impl Cap<Thread> {
-    /// Makes the thread begin at its entry, whatever it did before; [`resume`](Cap::resume) makes it
-    /// ready. Needs the right `Configure`, also on the component.
+    /// Sets the thread to begin at its entry, whatever it did before; [`resume`](Cap::resume) makes it ready.
+    /// Needs the right `Configure`, also on the component.
     ///
     /// # Errors
     ///
-    /// `NotReady` if it is neither new nor stopped; `Exists` if another live thread has the id; `Again` if the id has
-    /// just changed hands; and those of [every operation](super#errors-of-every-operation).
+    /// `NotReady` if the thread is neither new nor stopped; `Exists` if another live thread has the id;
+    /// `Again` if another thread had the id until just now; and those of [every
+    /// operation](super#errors-of-every-operation).
     ///
     /// # Safety
     ///
@@ -191,15 +193,15 @@ impl Cap<Thread> {
         NodeId::new(v).ok_or(Error::Corrupt)
     }
 
-    /// Moves the calling thread, which the capability must be for, to `node`, and continues it at `pc`, with
-    /// these stack and frame pointers, `arg` in argument register 0 and zeros elsewhere; its thread pointer
-    /// stays. Nothing of what it was doing on either ISA is kept. Returns only if that is refused. Needs the
-    /// right `Jump`.
+    /// Moves the calling thread, which must be the one that the capability refers to, to `node` and continues
+    /// it at `pc`, with these stack and frame pointers, `arg` in argument register 0 and zeros elsewhere. Its
+    /// thread pointer stays. All other state of the thread is discarded, on both ISAs. Returns only if the
+    /// move is refused. Needs the right `Jump`.
     ///
     /// # Safety
     ///
-    /// What is at `pc` on that node's ISA must be able to go on like that, and nothing may be left on
-    /// the native stacks that anybody needs, but for what goes on from there.
+    /// The code at `pc` on that node's ISA must be able to continue in this state, and all that is on the
+    /// native stacks must be unused from then on, except by that code.
     pub unsafe fn jump(self, node: NodeId, pc: u64, [sp, fp]: [u64; 2], arg: u64) -> Error {
         let args = [node.index() as u64, pc, sp, fp, arg];
         match self.call(ThreadOp::Jump as u32, args) {
@@ -226,13 +228,14 @@ impl Cap<Thread> {
         Ok((Registers::from_words(&words), node))
     }
 
-    /// Moves the calling thread, which the capability must be for, to `node` with other registers, which are of
-    /// that node's ISA. Returns only if that is refused. Needs the right `Load`.
+    /// Moves the calling thread, which must be the one that the capability refers to, to `node` with other
+    /// registers, which are those of that node's ISA. Returns only if the move is refused. Needs the right
+    /// `Load`.
     ///
     /// # Safety
     ///
-    /// The thread must be able to go on like that: nothing of what it does now is kept, on either ISA,
-    /// and nothing is dropped.
+    /// The thread must be able to continue with these registers: all other state is discarded, on both ISAs,
+    /// and no destructor runs.
     pub unsafe fn load(self, registers: &Registers, node: NodeId) -> Error {
         let words = registers.to_words();
         let args = [words.as_ptr() as u64, node.index() as u64, 0, 0, 0];
@@ -267,23 +270,23 @@ impl Cap<Thread> {
         StopOutcome::from_number(outcome).ok_or(Error::Corrupt)
     }
 
-    /// Makes the stopped thread ready again, on the CPU it was on. A blocked one goes on as if its
-    /// deadline had come. Needs the right `Resume`.
+    /// Makes the stopped thread ready again on its CPU. A blocked thread continues as if its deadline had
+    /// passed. Needs the right `Resume`.
     ///
     /// # Errors
     ///
-    /// `NotReady` if it is neither, and those of
-    /// [every operation](super#errors-of-every-operation).
+    /// `NotReady` if the thread is neither stopped nor blocked, and those of [every
+    /// operation](super#errors-of-every-operation).
     pub fn resume(self) -> Result<()> {
         self.call(ThreadOp::Resume as u32, [0; 5]).map(drop)
     }
 
-    /// As [`resume`](Cap::resume), of a stopped thread, on a CPU of the caller's choice.
+    /// Like [`resume`](Cap::resume), for a stopped thread, on a CPU that the caller selects.
     ///
     /// # Errors
     ///
-    /// As [`resume`](Cap::resume); `NoSuchNode`; `NoIsa` if the thread is in the middle of something
-    /// on the other ISA.
+    /// Those of [`resume`](Cap::resume); `NoSuchNode`; `NoIsa` if the thread is in the middle of something on
+    /// the other ISA.
     pub fn resume_on(self, node: NodeId, cpu: CpuId) -> Result<()> {
         let place = 1 << 63 | (cpu.index() as u64) << 8 | node.index() as u64;
         self.call(ThreadOp::Resume as u32, [place, 0, 0, 0, 0])
@@ -321,19 +324,18 @@ impl Cap<Thread> {
     }
 }
 
-/// Floating-point and vector registers are no part of an invocation: they are zero, and the control
-/// words the initial ones, when a service is entered and when its caller goes on.
+/// Floating-point and vector registers do not take part in an invocation: they are zero, and the control
+/// words have their initial values, when a service is entered and when its caller continues.
 impl Cap<Sinv> {
-    /// Calls the service with four words; gives the first word of its reply. Needs the right
-    /// `Invoke`.
+    /// Calls the service with four words and returns the first word of its reply. Needs the right `Invoke`.
     ///
-    /// The thread itself goes over into the service and comes back with the reply, possibly having
-    /// been on another node in between.
+    /// The thread itself enters the service and comes back with the reply. It may have been on another node
+    /// in between.
     ///
     /// # Errors
     ///
-    /// `TooDeep` if there are too many invocations within each other, `NodeDead` if the service's
-    /// node died, and those of [every operation](super#errors-of-every-operation).
+    /// `TooDeep` if invocations are nested too deeply, `NodeDead` if the service's node died, and those of
+    /// [every operation](super#errors-of-every-operation).
     pub fn invoke(self, words: [u64; 4]) -> Result<u64> {
         result(raw::invoke1(
             call_word(self.index(), SinvOp::Invoke as u32),
@@ -341,11 +343,11 @@ impl Cap<Sinv> {
         ))
     }
 
-    /// As [`invoke`](Cap::invoke), with all four words of the reply.
+    /// Like [`invoke`](Cap::invoke), but returns all four words of the reply.
     ///
     /// # Errors
     ///
-    /// As [`invoke`](Cap::invoke).
+    /// Those of [`invoke`](Cap::invoke).
     pub fn invoke_all(self, words: [u64; 4]) -> Result<[u64; 4]> {
         let mut reply = [0; 4];
         let word = call_word(self.index(), SinvOp::Invoke as u32);
@@ -394,14 +396,14 @@ impl Cap<Send> {
     }
 }
 
-/// Until when [`receive`](Cap::receive) waits.
+/// How long [`receive`](Cap::receive) waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Not at all.
+    /// It does not wait.
     Now,
-    /// Until fused time reaches this many nanoseconds.
+    /// It waits until fused time reaches this many nanoseconds.
     Deadline(u64),
-    /// For ever.
+    /// It waits without a limit.
     Never,
 }
 
@@ -417,21 +419,23 @@ impl Until {
 
 /// `index` is the endpoint, if the capability is for several.
 impl Cap<Receive> {
-    /// Takes the bits that have been set at the endpoint, waiting for some if there are none; gives 0
-    /// if the time has come and there still are none. Needs the right `Receive`.
+    /// Takes the bits that have been set at the endpoint; if there are none, waits for some. Returns 0 if
+    /// there are still none at the deadline. Needs the right `Receive`.
     ///
     /// # Errors
     ///
-    /// `Exists` if another thread waits there, and those of [every operation](super#errors-of-every-operation).
+    /// `Exists` if another thread waits at the endpoint, and those of [every
+    /// operation](super#errors-of-every-operation).
     pub fn receive(self, index: u64, until: Until) -> Result<u64> {
         self.call(ReceiveOp::Receive as u32, [index, until.word(), 0, 0, 0])
     }
 
-    /// [`receive`](Cap::receive) at a scheduler's endpoint: what has happened to one of its threads.
+    /// Takes an event of one of a scheduler's threads, by [`receive`](Cap::receive) at the scheduler's
+    /// endpoint.
     ///
     /// # Errors
     ///
-    /// As [`receive`](Cap::receive); `TimedOut` if there is none.
+    /// Those of [`receive`](Cap::receive); `TimedOut` if there is no event.
     pub fn event(self, index: u64, until: Until) -> Result<Event> {
         match self.receive(index, until)? {
             0 => Err(Error::TimedOut),

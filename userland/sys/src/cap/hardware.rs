@@ -10,16 +10,16 @@ use super::{Cap, Hardware, Send, Stamp, Thread};
 /// State of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeState {
-    /// Its number in the superblock.
+    /// Number of the node's state in the superblock.
     pub state: u32,
-    /// How often the node has joined.
+    /// Number of times that the node has joined.
     pub incarnation: u32,
 }
 
 impl NodeState {
     /// Number of the state in which a node takes part.
     pub const LIVE: u32 = 2;
-    /// Number of the state of a node that takes part, but has been silent for a while.
+    /// Number of the state of a node that takes part but has sent no heartbeat for a while.
     pub const SUSPECT: u32 = 3;
 
     /// Whether the node takes part.
@@ -29,8 +29,8 @@ impl NodeState {
 }
 
 impl Cap<Hardware> {
-    /// Drives this node's quiescence round on by at most `steps` steps. Gives the epoch that it has
-    /// published, `None` if the round goes on. Needs the right `FlushStep`.
+    /// Advances this node's quiescence round by at most `steps` steps. Returns the epoch that the round has
+    /// published, or `None` if the round is not complete. Needs the right `FlushStep`.
     ///
     /// # Errors
     ///
@@ -83,18 +83,18 @@ impl Cap<Hardware> {
         self.call(HardwareOp::Now as u32, [0; 5])
     }
 
-    /// What the simulator has counted of the CPU that the caller runs on, since the start of the machine.
+    /// The simulator's count of events on the CPU that the caller runs on, since the start of the machine.
     /// Needs the right `Count`.
     ///
     /// # Errors
     ///
-    /// `NotReady` if the simulator is off or its level does not count that, and those of
-    /// [every operation](super#errors-of-every-operation).
+    /// `NotReady` if the simulator is off or its level does not count these events, and those of [every
+    /// operation](super#errors-of-every-operation).
     pub fn count(self, counter: SimCounter) -> Result<u64> {
         self.call(HardwareOp::Count as u32, [counter as u64, 0, 0, 0, 0])
     }
 
-    /// What kernels count by themselves. Needs the right `Count`.
+    /// A count that the kernels keep. Needs the right `Count`.
     ///
     /// # Errors
     ///
@@ -176,13 +176,13 @@ impl Cap<Hardware> {
             .map(drop)
     }
 
-    /// Makes `thread` the first one of `cpu`: the one that runs when nobody else does. Needs the
-    /// right `StartCpu`.
+    /// Makes `thread` the root thread of `cpu`, which runs when no other thread does. Needs the right
+    /// `StartCpu`.
     ///
     /// # Errors
     ///
-    /// `Exists` if the CPU has one, `NotReady` if the thread cannot run, and those of
-    /// [every operation](super#errors-of-every-operation).
+    /// `Exists` if the CPU has a root thread, `NotReady` if the thread cannot run, and those of [every
+    /// operation](super#errors-of-every-operation).
     pub fn start_cpu(self, cpu: CpuId, thread: Cap<Thread>) -> Result<()> {
         let args = [cpu.index() as u64, thread.number(), 0, 0, 0];
         self.call(HardwareOp::StartCpu as u32, args).map(drop)

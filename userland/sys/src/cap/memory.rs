@@ -23,12 +23,12 @@ impl Cap<Captbl> {
         .map(drop)
     }
 
-    /// Copies `source`, a capability of the caller, to slot `index` counted from this node on, with
-    /// those of its rights that are in `rights`, for the part of it that `narrow` says. With a
-    /// `guard`, the copy and all copies of it die when that entry is [revoked](Cap::revoke). Needs
-    /// the right `CopyIn` here and the right to copy on `source`.
+    /// Copies `source`, a capability of the caller, to slot `index` counted from this node on, with those of
+    /// its rights that are in `rights`, for the part of its range that `narrow` selects. With a `guard`, the
+    /// copy and all copies of it die when that entry is [revoked](Cap::revoke). Needs the right `CopyIn` on
+    /// this capability and the right to copy on `source`.
     ///
-    /// Gives the copy as the owner of this table sees it, if this node is the root.
+    /// Returns the copy as the owner of this table names it, if this node is the root.
     ///
     /// # Errors
     ///
@@ -78,8 +78,8 @@ impl Cap<Captbl> {
             .map(drop)
     }
 
-    /// What the capability in slot `index`, counted from this node on, refers to: as
-    /// [`introspect`](Cap::introspect) of it. Needs the right `Read`.
+    /// The rights and the object of the capability in slot `index`, counted from this node on, like
+    /// [`introspect`](Cap::introspect). Needs the right `Read`.
     ///
     /// # Errors
     ///
@@ -116,8 +116,8 @@ impl Cap<Memory> {
         self.split_and_call(MemoryOp::RetypeKernel, args)
     }
 
-    /// A call of the kernel splits a large block only so many times, and is then refused with `Again`: two
-    /// calls are enough for the largest. What is refused for another reason is so once more.
+    /// A call of the kernel splits a large block a bounded number of times and then fails with `Again`; two
+    /// calls are enough for the largest block. A call that fails for another reason fails again.
     fn split_and_call(self, op: MemoryOp, args: [u64; 5]) -> Result<()> {
         match self.call(op as u32, args) {
             Err(Error::Again) => self.call(op as u32, args).map(drop),
@@ -125,33 +125,31 @@ impl Cap<Memory> {
         }
     }
 
-    /// Makes the block or object at `at` untyped: every capability to it is dead from now on. The
-    /// memory can be used again once what the stamp says has passed. Needs the right
-    /// `RetypeUntyped`.
+    /// Makes the block or object at `at` untyped: all capabilities to it become invalid. The memory can be
+    /// used again once the returned stamp has [passed](Cap::quiesced). Needs the right `RetypeUntyped`.
     ///
     /// # Errors
     ///
-    /// `Exists` while something still refers to it, such as a mapping or a table it hangs in;
-    /// `NotReady` for a thread that has not been stopped; `Again` if somebody else is changing it;
-    /// `Denied` for frames of the system; and those of [every operation](super#errors-of-every-operation).
+    /// `Exists` while it is still referred to, for example by a mapping or by a table that links it;
+    /// `NotReady` for a thread that has not been stopped; `Again` if another CPU is changing it; `Denied` for
+    /// frames of the system; and those of [every operation](super#errors-of-every-operation).
     pub fn retype_untyped(self, at: u64) -> Result<Stamp> {
         self.call(MemoryOp::RetypeUntyped as u32, [at, 0, 0, 0, 0])
             .map(Stamp)
     }
 
-    /// Makes two untyped blocks of the one at `at`. Needs the right `Split`.
+    /// Splits the untyped block at `at` into two. Needs the right `Split`.
     ///
     /// # Errors
     ///
-    /// `BadArgument` if it is a single frame, and those of
-    /// [every operation](super#errors-of-every-operation).
+    /// `BadArgument` if the block is a single frame, and those of [every
+    /// operation](super#errors-of-every-operation).
     pub fn split(self, at: u64) -> Result<()> {
         self.call(MemoryOp::Split as u32, [at, 0, 0, 0, 0])
             .map(drop)
     }
 
-    /// Makes one untyped block of the one at `at` and its neighbour of the same size. Needs the right
-    /// `Merge`.
+    /// Merges the untyped block at `at` with its neighbour of the same size. Needs the right `Merge`.
     ///
     /// # Errors
     ///
@@ -162,23 +160,23 @@ impl Cap<Memory> {
             .map(drop)
     }
 
-    /// Puts a capability for the object or the user block at `at` into a slot, with those of the
-    /// rights of its type that are in `rights`. Needs the right `Activate`.
+    /// Puts a capability for the object or the user block at `at` into a slot, with those rights of its type
+    /// that are in `rights`. Needs the right `Activate`.
     ///
-    /// Gives the capability as it is called in that table; its type is the caller's claim.
+    /// Returns the capability as it is named in that table; the caller asserts its type.
     ///
     /// # Errors
     ///
-    /// `Exists` if the slot is in use; `Again` if it was in use a moment ago; `BadArgument` if nothing
-    /// that has capabilities starts at `at`; and those of
-    /// [every operation](super#errors-of-every-operation).
+    /// `Exists` if the slot is in use; `Again` if it was in use a moment ago; `BadArgument` if no object or
+    /// block that can have capabilities starts at `at`; and those of [every
+    /// operation](super#errors-of-every-operation).
     pub fn activate<T: Kind>(self, at: u64, place: Place, rights: Rights) -> Result<Cap<T>> {
         let args = [at, place.bits(), rights.0.into(), 0, 0];
         self.call(MemoryOp::Activate as u32, args)?;
         Ok(Cap::at(place.index))
     }
 
-    /// What the frame at `at` is: the word that the frame table has of it. Needs the right `Inspect`.
+    /// The word of the frame table for the frame at `at`. Needs the right `Inspect`.
     ///
     /// # Errors
     ///
@@ -187,8 +185,8 @@ impl Cap<Memory> {
         self.call(MemoryOp::Inspect as u32, [at, 0, 0, 0, 0])
     }
 
-    /// What up to `frames` frames from `at` on are used for; it says how many have been looked at. Needs
-    /// the right `Count`.
+    /// Counts the uses of up to `frames` frames from `at` on. The result says how many frames were examined.
+    /// Needs the right `Count`.
     ///
     /// # Errors
     ///

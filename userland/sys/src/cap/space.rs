@@ -7,7 +7,7 @@ use dyad_abi::{Error, Isa, NodeId, Result};
 use super::{Cap, Frame, Memory, PageTable, Space, Stamp};
 use crate::raw;
 
-/// What may be done with a page. Every page that is mapped can be read.
+/// Permitted accesses to a page. Every page that is mapped can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reading.
@@ -28,7 +28,7 @@ impl Access {
     }
 }
 
-/// How one ISA's page table maps an address.
+/// The mapping of an address in one ISA's page table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translation {
     /// Physical address of the byte.
@@ -39,12 +39,12 @@ pub struct Translation {
     pub exec: bool,
 }
 
-/// What the hardware has noted about a page since it was last asked.
+/// Accesses to a page that the hardware has recorded since the last query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Used {
-    /// It was read, written or executed.
+    /// The page was read, written or executed.
     pub accessed: bool,
-    /// It was written.
+    /// The page was written.
     pub dirty: bool,
 }
 
@@ -57,14 +57,15 @@ pub struct Ticket(u64);
 
 /// `at` names the page table: of which ISA, and for links at which level.
 impl Cap<Space> {
-    /// Maps page `page` of `frame` at `va` (level 1), or the 2 MiB that start there (level 2). The
-    /// tables above must be linked. Needs the right `Map`, and on `frame` those that `access` says.
+    /// Maps page `page` of `frame` at `va` (level 1), or the 2 MiB that start there (level 2). The tables
+    /// above must be linked. Needs the right `Map`, and on `frame` the rights for `access`.
     ///
     /// # Errors
     ///
-    /// `Exists` if something is mapped there; `Again` if something was a moment ago, or other nodes have
-    /// to rewrite the code first; `NotFound` if a table is missing; `NoIsa` if the space has no root
-    /// for the ISA; `TooLarge` for code of more than a page; and those of [every operation](super#errors-of-every-operation).
+    /// `Exists` if something is mapped there; `Again` if something was mapped there a moment ago, or other
+    /// nodes must rewrite the code first; `NotFound` if a table is missing; `NoIsa` if the space has no root
+    /// for the ISA; `TooLarge` for code of more than a page; and those of [every
+    /// operation](super#errors-of-every-operation).
     ///
     /// # Safety
     ///
@@ -97,13 +98,14 @@ impl Cap<Space> {
             .map(Stamp)
     }
 
-    /// Changes what may be done with what is mapped at `va`; more is possible at once, less for sure
-    /// after the stamp, as with [`unmap`](Cap::unmap). Needs the right `Protect`.
+    /// Changes the permitted accesses of the mapping at `va`. Added accesses are possible at once; removed
+    /// ones are impossible once the stamp has passed, as with [`unmap`](Cap::unmap). Needs the right
+    /// `Protect`.
     ///
     /// # Errors
     ///
-    /// `BadAddress` if nothing is, `Denied` if it was mapped from a capability that does not permit
-    /// `access`, and those of [every operation](super#errors-of-every-operation).
+    /// `BadAddress` if nothing is mapped there, `Denied` if the capability that it was mapped from does not
+    /// permit `access`, and those of [every operation](super#errors-of-every-operation).
     ///
     /// # Safety
     ///
@@ -129,12 +131,12 @@ impl Cap<Space> {
         })
     }
 
-    /// How `isa`'s page table maps `va`. Needs the right `Translate`.
+    /// The mapping of `va` in the page table of `isa`. Needs the right `Translate`.
     ///
     /// # Errors
     ///
-    /// `BadAddress` if it does not, `NoIsa` if the space has no root for the ISA, and those of
-    /// [every operation](super#errors-of-every-operation).
+    /// `BadAddress` if `va` is not mapped, `NoIsa` if the space has no root for the ISA, and those of [every
+    /// operation](super#errors-of-every-operation).
     pub fn translate(self, isa: Isa, va: u64) -> Result<Translation> {
         let at = TableAt { isa, level: 1 };
         let v = self.call(SpaceOp::Translate as u32, [at.bits(), va, 0, 0, 0])?;
@@ -145,14 +147,14 @@ impl Cap<Space> {
         })
     }
 
-    /// Replaces the word of the space's memory at `va` by `new` if it is `old`, in one step for all who
-    /// look at it. Gives what it was. Needs the right `Exchange`.
+    /// Compare-and-exchange of the word of the space's memory at `va`: replaces `old` by `new` atomically.
+    /// Returns the previous value. Needs the right `Exchange`.
     ///
     /// # Errors
     ///
-    /// `BadArgument` if that is no word's address, `BadAddress` if the program could not write there;
-    /// `NoMemory` if the page cannot be mapped in; `Again` if somebody else is changing the word; and
-    /// those of [every operation](super#errors-of-every-operation).
+    /// `BadArgument` if `va` is not the address of a word, `BadAddress` if the program could not write there;
+    /// `NoMemory` if the page cannot be mapped in; `Again` if another CPU is changing the word; and those of
+    /// [every operation](super#errors-of-every-operation).
     ///
     /// # Safety
     ///
@@ -161,13 +163,13 @@ impl Cap<Space> {
         self.call(SpaceOp::Exchange as u32, [va, old, new, 0, 0])
     }
 
-    /// Links `table` in, as the table of level `at.level` that covers `va`; level 4 is the root.
-    /// Needs the right `Link`, also on `table`.
+    /// Links `table` as the table of level `at.level` that covers `va`; level 4 is the root. Needs the right
+    /// `Link`, also on `table`.
     ///
     /// # Errors
     ///
-    /// `Exists` if there is one or `table` hangs somewhere; `Again` if there was one a moment ago;
-    /// `NotFound` if the one above is missing; `BadArgument` if `table` is of another ISA or level;
+    /// `Exists` if there is such a table or `table` is linked elsewhere; `Again` if there was one a moment
+    /// ago; `NotFound` if the table above is missing; `BadArgument` if `table` is of another ISA or level;
     /// and those of [every operation](super#errors-of-every-operation).
     pub fn link(self, at: TableAt, va: u64, table: Cap<PageTable>) -> Result<()> {
         let args = [at.bits(), va, table.number(), 0, 0];
@@ -199,13 +201,13 @@ impl Cap<Space> {
             .map(drop)
     }
 
-    /// As [`add_region`](Cap::add_region), of zero-filled memory to be written to, whose pages are of the
-    /// supply of `home`, on whatever node they are touched first. While that node is dead they are as
+    /// Like [`add_region`](Cap::add_region), for writable zero-filled memory whose pages come from the supply
+    /// of `home`, on whichever node they are touched first. While that node is dead they are allocated as
     /// without a home.
     ///
     /// # Errors
     ///
-    /// `NoSuchNode`; as [`add_region`](Cap::add_region).
+    /// `NoSuchNode`; and those of [`add_region`](Cap::add_region).
     pub fn add_region_of(self, start: u64, len: u64, home: NodeId) -> Result<()> {
         let home = home.index() as u64 + 1;
         let kind = RegionKind::Anonymous as u64 | 1 << 8 | home << 9;
@@ -213,20 +215,20 @@ impl Cap<Space> {
             .map(drop)
     }
 
-    /// As [`add_region`](Cap::add_region), of zero-filled memory to be written to, in pieces: the
-    /// range begins and ends at multiples of their stride. For stacks, with guards between them.
+    /// Like [`add_region`](Cap::add_region), for writable zero-filled memory in pieces with guards between
+    /// them, such as stacks. The range begins and ends at multiples of the stride of the pieces.
     ///
     /// # Errors
     ///
-    /// As [`add_region`](Cap::add_region).
+    /// Those of [`add_region`](Cap::add_region).
     pub fn add_stacks(self, start: u64, len: u64, stripes: Stripes) -> Result<()> {
         let kind = RegionKind::Anonymous as u64 | 1 << 8 | stripes.bits() << 16;
         self.call(SpaceOp::AddRegion as u32, [start, len, kind, 0, 0])
             .map(drop)
     }
 
-    /// Takes the region that starts at `start` away. Its pages are to be unmapped before. Needs the
-    /// right `RemoveRegion`.
+    /// Removes the region that starts at `start`. Its pages must have been unmapped before. Needs the right
+    /// `RemoveRegion`.
     ///
     /// # Errors
     ///
@@ -241,7 +243,7 @@ impl Cap<Space> {
             .map(drop)
     }
 
-    /// Where faults on `node` take frames and tables from. Needs the right `Supply`.
+    /// Sets the memory from which faults on `node` take frames and tables. Needs the right `Supply`.
     ///
     /// # Errors
     ///
@@ -269,15 +271,15 @@ impl Cap<Space> {
         self.call(SpaceOp::Supply as u32, args).map(drop)
     }
 
-    /// A step of moving pages that faults have put into `frames` frames from `at` on of `memory` elsewhere,
-    /// in the supply of `node`: for up to `pages` pages from `start` on. Gives how many pages have been
-    /// looked at, which may be fewer, and for how many of them something was done. Needs the right
-    /// `Evacuate`.
+    /// A step of moving pages out of the `frames` frames of `memory` from `at` on into other frames of the
+    /// supply of `node`, for up to `pages` pages from `start` on. Only pages that faults have put there are
+    /// moved. Returns how many pages have been examined, which may be fewer, and for how many of them
+    /// something was done. Needs the right `Evacuate`.
     ///
     /// # Errors
     ///
-    /// `Again` if somebody else changes a page, or no frame can be had just now; `NoMemory` if there is none
-    /// in the supply; and those of [every operation](super#errors-of-every-operation).
+    /// `Again` if another CPU is changing a page, or no frame is available at this moment; `NoMemory` if the
+    /// supply has none; and those of [every operation](super#errors-of-every-operation).
     ///
     /// # Safety
     ///
@@ -330,7 +332,7 @@ impl Cap<Space> {
             .map(Ticket)
     }
 
-    /// Whether all CPUs have done what was asked with `ticket`. Needs the right `Shootdown`.
+    /// Whether all CPUs have done the shootdown with this `ticket`. Needs the right `Shootdown`.
     ///
     /// # Errors
     ///
@@ -339,15 +341,14 @@ impl Cap<Space> {
         Ok(self.call(SpaceOp::Shootdown as u32, [ticket.0, 0, 0, 0, 0])? != 0)
     }
 
-    /// Unmaps up to `pages` pages of an anonymous region from `start` on, on all ISAs, and gives the
-    /// frames back that faults had taken. Gives the number of pages looked at, which may be less than
-    /// asked for: the kernel's work per call is bounded. Needs the right
-    /// `Reclaim`.
+    /// Unmaps up to `pages` pages of an anonymous region from `start` on, on all ISAs, and returns to the
+    /// supply the frames that faults had taken. Returns the number of pages examined, which may be less than
+    /// requested: the kernel's work per call is bounded. Needs the right `Reclaim`.
     ///
     /// # Errors
     ///
-    /// `NotFound` if `start` is in no such region, and those of
-    /// [every operation](super#errors-of-every-operation).
+    /// `NotFound` if `start` is not in such a region, and those of [every
+    /// operation](super#errors-of-every-operation).
     ///
     /// # Safety
     ///

@@ -58,8 +58,9 @@ impl Operations for CaptblOp {
     }
 }
 
-/// What the capability of a leaf must permit to be hung into a root: a component with a capability for the
-/// root can then do to the leaf's slots what that permits, so the leaf's own must permit all of it.
+/// The rights that the capability of a leaf needs for the leaf to be linked into a root. A component with a
+/// capability for the root can then use all these rights on the leaf's slots, so the leaf's own capability
+/// must have them.
 pub const CONS_LEAF: Rights = Rights::COPY
     .or(CaptblOp::Activate.right())
     .or(CaptblOp::Deactivate.right())

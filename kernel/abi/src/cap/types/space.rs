@@ -57,7 +57,7 @@ numbered! {
     }
 }
 
-/// What faults do with memory in the name of its supplier.
+/// The rights that faults use on the memory of their supplier.
 const SUPPLY: Rights = MemoryOp::RetypeUser
     .right()
     .or(MemoryOp::RetypeKernel.right())
@@ -99,13 +99,13 @@ numbered! {
     }
 }
 
-/// In permissions: writable.
+/// A bit of permissions: writable.
 pub const MAP_WRITE: u64 = 1;
-/// In permissions: executable.
+/// A bit of permissions: executable.
 pub const MAP_EXECUTE: u64 = 2;
 
 numbered! {
-    /// What faults in a region do.
+    /// The actions of faults in a region.
     RegionKind {
         /// Zero-filled frames from the supply of the faulting node, mapped on every ISA.
         Anonymous = 1,

@@ -89,18 +89,19 @@ numbered! {
     StopOutcome {
         /// The thread is stopped.
         Stopped = 0,
-        /// It was stopped already, or has ended.
+        /// The thread was stopped already, or has ended.
         Already = 1,
-        /// It is within an invocation and stops when it has left that; ask again to learn whether it has.
+        /// The thread is within an invocation and stops when it has left that; another `Stop` tells whether
+        /// it has.
         WhenItLeaves = 2,
-        /// It was within an invocation for [`STOP_GRACE_NS`] after the first request. It has ended there: it cannot
-        /// be resumed before it is configured anew.
+        /// The thread was within an invocation for [`STOP_GRACE_NS`] after the first request. It has ended
+        /// there: it cannot be resumed before it is configured anew.
         Ended = 3,
     }
 }
 
-/// How long a thread may go on within an invocation after the first [`ThreadOp::Stop`], in ns of fused time. A
-/// `Stop` that comes later ends it there.
+/// How long a thread may continue within an invocation after the first [`ThreadOp::Stop`], in ns of fused
+/// time. A later `Stop` ends it there.
 pub const STOP_GRACE_NS: u64 = 1_000_000_000;
 
 numbered! {

@@ -1,4 +1,4 @@
-//! Crossing calls and their returns that have come to this node; see [`crate::migrate::crossing`].
+//! Arrival of crossing calls and their returns at this node; see [`crate::migrate::crossing`].
 
 use core::sync::atomic::Ordering;
 
@@ -11,8 +11,8 @@ use dyad_machine::Platform;
 use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::thread::{Thread, begun};
 
-/// Sets the registers of a thread that has come here to call, to return, or because its callee is lost.
-/// `words` is what it carries. Its owner is this node.
+/// Sets the registers of a thread that has arrived to call, to return, or because its callee is lost. `words`
+/// is what the thread carries. The thread belongs to this node.
 pub(crate) fn arrive<P: Platform>(cx: &KernelCtx, t: &'static Thread, words: [u64; 8]) {
     set_up::<P>(cx, t, words);
     let (carries, kept) = fp_parts::<P>(t);
@@ -23,9 +23,9 @@ pub(crate) fn arrive<P: Platform>(cx: &KernelCtx, t: &'static Thread, words: [u6
     }
 }
 
-/// Goes on with a thread that has come here, in the place where it was when it left: as
-/// [`arrive`], without putting anything where it would only be fetched from again. Comes back if this CPU
-/// has left its component meanwhile; then it is as after `arrive`.
+/// Resumes a thread that has arrived at the CPU that it left. It does the work of [`arrive`] without storing
+/// registers that it would load again at once. Returns if this CPU has left the thread's component meanwhile,
+/// or if `ready` returns false; the state is then that after [`arrive`].
 #[inline(always)]
 pub(crate) fn go_on_with<P: Platform>(
     cx: &KernelCtx,
@@ -61,7 +61,7 @@ pub(crate) fn go_on_with<P: Platform>(
     P::resume_user(t.regs(P::ISA))
 }
 
-/// Whether floating-point registers have come along, and whether this ISA has kept some.
+/// Whether the thread carries floating-point registers, and whether this ISA has kept some.
 #[inline(always)]
 pub(in crate::migrate) fn fp_parts<P: Platform>(t: &Thread) -> (bool, bool) {
     let crossing = CrossingState::of(t).0;
@@ -100,7 +100,7 @@ fn go_on_at<P: Platform>(t: &Thread, pc: u64, args: [u64; 6], function: u64) {
     t.set_begun(P::ISA, begun::HERE);
 }
 
-/// The first call on this ISA: it begins below what `Migrate` has parked here, or on an empty stack.
+/// Prepares the first call on this ISA: it begins below what `Migrate` has parked here, or on an empty stack.
 #[cold]
 fn first<P: Platform>(t: &Thread) {
     let over = t.begun(P::ISA) == begun::PARKED;
@@ -117,7 +117,7 @@ fn first<P: Platform>(t: &Thread) {
     P::park(area, &t.parked[P::ISA.index()]);
 }
 
-/// Sets a thread up to be told that what it has called at a depth will not come back.
+/// Sets a thread up to return `error` from its call at `depth`, because the callee will not come back.
 #[cold]
 pub(in crate::migrate) fn lost<P: Platform>(t: &Thread, error: u64, depth: u64) {
     // What was invoked from over there is over, too.
@@ -139,7 +139,7 @@ pub(in crate::migrate) fn lost<P: Platform>(t: &Thread, error: u64, depth: u64) 
     go_on_at::<P>(t, pc, [error, 0, 0, 0, 0, 0], 0);
 }
 
-/// Puts what is carried, and what has been kept, into floating-point registers.
+/// Loads the carried and the kept floating-point registers into the thread's area.
 #[cold]
 pub(in crate::migrate) fn bring_fp<P: Platform>(t: &Thread, carries: bool, kept: bool) {
     let words = |from: &[core::sync::atomic::AtomicU64; 8], there: bool| {

@@ -1,4 +1,4 @@
-//! Threads that have jumped to this node; see [`crate::migrate::jump`].
+//! Arrival of threads that have jumped to this node; see [`crate::migrate::jump`].
 
 use core::sync::atomic::Ordering;
 
@@ -11,8 +11,8 @@ use dyad_machine::Platform;
 use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::thread::{Thread, begun};
 
-/// Goes on with a thread that has come back to where it left from, as [`arrive`]; comes back if it is not
-/// to run now, being ready then.
+/// Resumes a thread that has come back to the CPU that it left, set up by [`arrive`]. Returns if the thread
+/// cannot run now; it is ready then.
 #[inline(always)]
 pub(crate) fn go_on_with<P: Platform>(
     cx: &KernelCtx,
@@ -35,8 +35,8 @@ pub(crate) fn go_on_with<P: Platform>(
     }
 }
 
-/// Sets a thread up to go on with program and stack pointer, frame pointer and argument. Nothing is left
-/// of it but these and its thread pointer.
+/// Sets a thread up to continue with a program counter, stack pointer, frame pointer and argument. Of its
+/// earlier state only the thread pointer is left.
 pub(crate) fn arrive<P: Platform>(
     cx: &KernelCtx,
     t: &Thread,

@@ -1,11 +1,11 @@
-//! Threads that have come to this node: registers and state, by what they carry.
+//! Arrival of threads at this node: their registers and state, by what they carry.
 //!
 //! | function | for |
 //! |---|---|
-//! | [`arrive`] | a thread that somebody dispatches later: everything is put into its frame |
-//! | `go_on_with` | a thread that goes on here at once, because this CPU has spun for it |
+//! | [`arrive`] | a thread that is dispatched later: everything is put into its frame |
+//! | `go_on_with` | a thread that continues here at once, because this CPU has spun for it |
 //!
-//! The giver cannot do this: only this ISA's `arch` crate knows the layout of its register areas.
+//! The sender cannot do this: only this ISA's `arch` crate knows the layout of its register areas.
 
 pub mod crossing;
 pub mod jump;
@@ -21,7 +21,7 @@ use dyad_machine::Platform;
 use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::thread::{Thread, begun, copy_registers, info};
 
-/// Sets the registers of a thread that has come here. The giver cannot: only this ISA's `arch`
+/// Sets the registers of a thread that has arrived at this node. The sender cannot: only this ISA's `arch`
 /// crate knows the layout of its areas.
 pub fn arrive<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
     t.cpu.store(cx.cpu().index() as u64, Ordering::Relaxed);
@@ -68,9 +68,9 @@ pub fn arrive<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
     }
 }
 
-/// Goes on with a thread that has come back to the CPU that has spun for it. `ready` announces that this CPU runs a
-/// thread, and says whether nothing else has come in. Comes back if the thread does not run here now: then it is ready
-/// in its frame, or stopped.
+/// Resumes a thread that has come back to the CPU that has spun for it. `ready` announces that this CPU runs
+/// a thread, and returns whether nothing else has come in. Returns if the thread does not run here now: the
+/// thread is then ready in its frame, or stopped.
 #[inline(always)]
 pub(crate) fn go_on_with<P: Platform>(
     cx: &KernelCtx,
@@ -91,8 +91,8 @@ pub(crate) fn go_on_with<P: Platform>(
     }
 }
 
-/// Whether a thread that has just arrived has returned from its outermost invocation, and its owner asked
-/// meanwhile that it stop there.
+/// Whether a newly arrived thread must stop: it has returned from its outermost invocation, and its owner
+/// asked for the stop meanwhile.
 #[inline]
 pub(crate) fn takes_stop(t: &Thread) -> bool {
     matches!(HandoffKind::of(t), HandoffKind::Return | HandoffKind::Fail)
@@ -101,7 +101,7 @@ pub(crate) fn takes_stop(t: &Thread) -> bool {
         && !lacks!("arrive::takes_stop::stop")
 }
 
-/// The registers that a thread has brought along.
+/// The registers that a thread carries for `Load`.
 fn brought(t: &Thread) -> [u64; WORDS] {
     core::array::from_fn(|i| {
         let word = match i.checked_sub(GENERAL_WORDS) {
@@ -112,8 +112,8 @@ fn brought(t: &Thread) -> [u64; WORDS] {
     })
 }
 
-/// Sets the registers of a thread that has come here because a node has died ([`HandoffKind::Fail`]): it
-/// returns from an invocation, or from `Migrate`, with an error. `carried` is what it carries.
+/// Sets the registers of a thread that has arrived because a node has died ([`HandoffKind::Fail`]): it
+/// returns from an invocation, or from `Migrate`, with an error. `carried` is what the thread carries.
 fn arrive_failed<P: Platform>(t: &Thread, carried: [u64; 8]) {
     let [_, status, depth, _, _, component, pc, sp] = carried;
     let area = t.regs(P::ISA);

@@ -14,14 +14,15 @@ use dyad_object::memory::Words;
 use dyad_object::thread::Thread;
 use dyad_object::time::{Budgets, UNLIMITED};
 
-/// Attempts at changing a budget that others change at the same time.
+/// Attempts to change a budget that other CPUs change at the same time.
 const TRIES: usize = 64;
 
-/// Changes a budget. `next` says what it becomes, or why it is to stay as it is. Value: what it was.
+/// Changes a budget and returns its old value. `next` computes the new value, or an error that leaves the
+/// budget unchanged.
 ///
 /// # Errors
 ///
-/// [`Error::Again`] if others change the budget each time; what `next` says.
+/// [`Error::Again`] if other CPUs change the budget at each attempt; any error of `next`.
 pub(crate) fn change(
     words: &Words,
     budget: &AtomicU64,
@@ -37,7 +38,8 @@ pub(crate) fn change(
     Err(Error::Again)
 }
 
-/// What a budget becomes if `ns` is added. A budget without limit stays one, and no sum becomes one.
+/// The value of a budget after `ns` is added. An unlimited budget stays unlimited, and no sum becomes
+/// unlimited.
 pub(crate) fn plus(has: u64, ns: u64) -> u64 {
     match has {
         UNLIMITED => UNLIMITED,
@@ -45,7 +47,7 @@ pub(crate) fn plus(has: u64, ns: u64) -> u64 {
     }
 }
 
-/// What a budget becomes if `ns`, or all that there is, is taken off.
+/// The value of a budget after `ns` is subtracted, at least 0. An unlimited budget stays unlimited.
 fn minus(has: u64, ns: u64) -> u64 {
     match has {
         UNLIMITED => UNLIMITED,
@@ -62,12 +64,12 @@ pub(super) struct Reserved {
     ns: u64,
 }
 
-/// Takes the time until fused time `end` off a budget, or all that there is: `end` is then no later than that
-/// lasts. `None` if the budget does not run out.
+/// Reserves the time until fused time `end`, or all that the budget has if that is less; `end` is then moved
+/// to the end of the reservation. Returns `None` if the budget is unlimited.
 ///
 /// # Errors
 ///
-/// [`Error::NoTime`] if the budget is used up; [`Error::Again`] if others change it each time.
+/// [`Error::NoTime`] if the budget is used up; [`Error::Again`] if other CPUs change it at each attempt.
 pub(super) fn reserve(
     cx: &KernelCtx,
     (budgets, at, frame): (&'static Budgets, usize, u64),
@@ -97,7 +99,7 @@ pub(super) fn reserve(
     }))
 }
 
-/// Takes off a budget what earlier threads have run beyond it.
+/// Subtracts from a budget the time that earlier threads have run beyond it.
 fn pay_debt(words: &Words, left: &AtomicU64, debt: &AtomicU64) -> Result<()> {
     if words.read(debt) == 0 {
         return Ok(());
@@ -117,8 +119,8 @@ fn pay_debt(words: &Words, left: &AtomicU64, debt: &AtomicU64) -> Result<()> {
 }
 
 impl Reserved {
-    /// The dispatch has been refused: gives the time back. Time is lost rather than made if others change the
-    /// budget each time.
+    /// Gives the time back after the dispatch has been refused. If other CPUs change the budget at each
+    /// attempt, the time is lost.
     #[cold]
     pub(super) fn cancel(self, cx: &KernelCtx) {
         let _ = change(cx.words(), &self.budgets.left[self.at], |has| {
@@ -126,7 +128,7 @@ impl Reserved {
         });
     }
 
-    /// Notes it in the thread that has been taken for the dispatch.
+    /// Records the reservation in the thread that is dispatched.
     pub(super) fn note(self, t: &Thread) {
         t.budget_line.store(self.at as u64, Ordering::Relaxed);
         t.budget_from.store(self.from.0, Ordering::Relaxed);
@@ -135,9 +137,9 @@ impl Reserved {
     }
 }
 
-/// Gives back to its budget what a thread has not used of its reservation; takes off what it has used beyond.
-/// From here on the thread has nothing reserved: if it does not stop after all, it goes on paying.
-/// While the thread is this CPU's.
+/// Returns the unused part of a thread's reservation to the budget, or charges the time used beyond it. The
+/// thread has nothing reserved afterwards: if it does not stop after all, the rest of its time is charged
+/// too. The thread must still belong to this CPU.
 #[cold]
 pub(super) fn settle<P: Platform>(cx: &KernelCtx, t: &Thread) {
     let now = clock::now::<P>().0;

@@ -1,12 +1,12 @@
-//! Who gave the CPU to whom: the chain of dispatchers under the running thread.
+//! The chain of dispatchers under the running thread: which thread gave the CPU to which.
 //!
-//! The chain belongs to one CPU and is changed by it only, so nothing here is ordered against other
-//! CPUs but the budget ([`super::budget`]), which others may change at the same time.
+//! The chain belongs to one CPU, which alone changes it. Only the budget ([`super::budget`]) needs ordering,
+//! because other CPUs may change it at the same time.
 //!
-//! Whoever stops the running thread calls [`take_dispatcher`] while the thread is still this CPU's, and
-//! [`go_on`] (or [`give_back`] if it does not stop after all) with what that has returned. The first
-//! must come before the owner word says anything else: another CPU may run the thread from then on,
-//! and write what it has reserved of its budget.
+//! Code that stops the running thread calls [`take_dispatcher`] while the thread still belongs to this CPU.
+//! It passes the result to [`go_on`], or to [`give_back`] if the thread does not stop after all.
+//! [`take_dispatcher`] must come before the owner word changes: afterwards another CPU may run the thread and
+//! write to its reservation.
 
 use core::sync::atomic::Ordering;
 
@@ -18,14 +18,14 @@ use dyad_machine::Platform;
 use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::thread::Thread;
 
-/// Gives the CPU from the running thread, which stays this CPU's, to `next`, which has been taken.
+/// Switches from the running thread, which stays RUNNING on this CPU, to `next`, which the caller has taken.
 pub(super) fn give(cx: &KernelCtx, next: &'static Thread, how: SwitchReason) {
     cx.local.chain.push(current(cx), how);
     cx.local.thread.set(Some(next));
 }
 
-/// Takes note of who goes on when `t` stops. While `t` still belongs to this CPU. `None` for a root
-/// thread: the CPU chooses in its loop.
+/// Pops the thread that continues when `t` stops, and settles the budget of `t`. Called while `t` still
+/// belongs to this CPU. Returns `None` for a root thread: the run loop then chooses.
 pub(crate) fn take_dispatcher<P: Platform>(
     cx: &KernelCtx,
     t: &Thread,
@@ -36,12 +36,12 @@ pub(crate) fn take_dispatcher<P: Platform>(
     cx.local.chain.pop()
 }
 
-/// The largest detail that the value of a `Dispatch` has room for. It stands for itself and for all that are larger: a
-/// deadline in two years, an exit code that is not 0.
+/// The largest detail that fits into the result of a `Dispatch`. Larger details, such as a deadline years
+/// away, are reported as this value.
 const MOST: u64 = u64::MAX >> sched::DEADLINE_SHIFT;
 
-/// The running thread has stopped: whoever gave it the CPU goes on. One that dispatched it is told
-/// why, as the value of its `Dispatch`; one that had only sent to it has its result already.
+/// Continues the thread that gave the CPU to the stopped one. A thread that dispatched it gets the reason as
+/// the result of its `Dispatch`; a thread that only sent to it has its result already.
 pub(crate) fn go_on(
     cx: &KernelCtx,
     next: Option<(&'static Thread, SwitchReason)>,
@@ -54,7 +54,7 @@ pub(crate) fn go_on(
     cx.local.thread.set(next.map(|(d, _)| d));
 }
 
-/// The running thread does not stop after all.
+/// Puts a dispatcher back on the chain: the running thread does not stop after all.
 pub(crate) fn give_back(cx: &KernelCtx, next: Option<(&'static Thread, SwitchReason)>) {
     if let Some((d, how)) = next {
         cx.local.chain.push(d, how);

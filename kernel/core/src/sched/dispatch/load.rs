@@ -1,18 +1,18 @@
-//! What a CPU holds of the thread it runs: component, address space, floating-point registers.
+//! The state of a thread that a CPU holds: component, address space, floating-point registers.
 //!
-//! They are left in place when a thread stops and replaced only if another one runs next, so that a
-//! thread that comes back finds them there. `holding` says whose they are; whoever gives a thread to
-//! others ([`release`](super::release)) saves the registers first. Those come when they are used
+//! The state stays in place when a thread stops, and is replaced only when another thread runs next.
+//! `holding` names the thread that the state belongs to. Code that gives a thread to another CPU
+//! ([`release`](super::release)) saves the registers first. Floating-point registers are loaded on first use
 //! ([`fp`]).
 
 //!
-//! | this CPU says | means | until |
+//! | this CPU's word | meaning | valid until |
 //! |---|---|---|
-//! | `thread` | who runs here, or is about to | it waits, ends, or gives the CPU to another one |
-//! | `holding` | whose component is loaded, and who may have left something in the registers | another one is loaded, it is given to others, the CPU sleeps |
-//! | `space`, `component`, `captbl` | what user mode would see now | another component is entered, a round finds this one gone, the CPU sleeps |
+//! | `thread` | the thread that runs here, or is about to | it waits, ends, or gives the CPU away |
+//! | `holding` | the thread whose component is loaded, and whose values may be in the registers | another thread is loaded, the thread is given to another CPU, this CPU sleeps |
+//! | `space`, `component`, `captbl` | what user mode would run in now | another component is entered, a round finds this one revoked, this CPU sleeps |
 //!
-//! They are of one thread when user mode is resumed, and only then: in between, each may be behind.
+//! All three are of the same thread when user mode is resumed; at other times each may be behind.
 
 use core::sync::atomic::Ordering;
 
@@ -28,12 +28,13 @@ use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, capcache};
 use dyad_object::thread::{Thread, begun};
 
-/// Makes this CPU hold a thread's component and address space; its floating-point registers come when
-/// they are used.
+/// Loads a thread's component and address space on this CPU, and stores the result of the call that the
+/// thread stopped in. Floating-point registers are loaded on first use.
 ///
 /// # Errors
 ///
-/// [`Revoked`](dyad_abi::Error::Revoked) if its component is gone; [`NoIsa`](dyad_abi::Error::NoIsa) if its space has no table here.
+/// [`Revoked`](dyad_abi::Error::Revoked) if the thread's component is gone; [`NoIsa`](dyad_abi::Error::NoIsa)
+/// if its space has no table for this ISA.
 #[inline]
 fn load<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> Result<()> {
     if !cx.local.has_loaded(t) {
@@ -73,8 +74,8 @@ fn load<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> Result<()> {
     Ok(())
 }
 
-/// Sets a thread up to begin at its entry point on this ISA. On each ISA it has a stack of its own,
-/// found by its number, and the thread control block of both.
+/// Sets a thread up to begin at its entry point on this ISA. The thread has a stack for each ISA, found by
+/// the thread's number, and one thread control block for all ISAs.
 pub fn start<P: Platform>(t: &Thread) {
     let id = t.id.load(Ordering::Relaxed) as u32;
     let (_, top) = stack_slot(P::ISA, id);
@@ -89,8 +90,8 @@ pub fn start<P: Platform>(t: &Thread) {
     t.set_begun(P::ISA, begun::HERE);
 }
 
-/// Leaves whatever address space this CPU is in. What user memory it could reach it cannot reach
-/// any more; the next thread's component is looked up anew.
+/// Leaves the address space that this CPU is in: user memory is no longer reachable, and the next thread's
+/// component is looked up anew.
 pub fn leave_space<P: Platform>(cx: &KernelCtx) {
     fp::put_away::<P>(cx.local);
     if cx.local.space.replace(0) != 0 {
@@ -99,7 +100,7 @@ pub fn leave_space<P: Platform>(cx: &KernelCtx) {
     cx.local.component.set(0);
 }
 
-/// Continues the running thread, by the shortest way; comes back only if it cannot run.
+/// Resumes the running thread in user mode. Returns only if no thread is left that can run.
 #[inline]
 pub fn resume<P: Platform>(cx: &KernelCtx) {
     while let Some(t) = cx.local.thread.get() {
@@ -110,8 +111,8 @@ pub fn resume<P: Platform>(cx: &KernelCtx) {
     }
 }
 
-/// The running thread has nothing to run in. It ends, and whoever dispatched it goes on and is told.
-/// Bounded: each time the chain is shorter.
+/// Ends the running thread, whose component or address space is gone; its dispatcher continues and is told.
+/// Bounded: each call shortens the chain.
 fn cannot_run<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
     dyad_machine::console::log_limited::<P>(
         Level::Error,

@@ -1,8 +1,7 @@
 //! Which thread a CPU runs: dispatch, blocking, waking, preemption.
 //!
-//! There is no run queue in the kernel and no policy. A CPU has a *root thread*, its scheduler. A
-//! thread gets the CPU from another one, its dispatcher, and when it stops the dispatcher goes on
-//! and is told why:
+//! The kernel has no run queue and no policy. A CPU has a *root thread*, its scheduler. A thread gets the CPU
+//! from another thread, its dispatcher. When the thread stops, the dispatcher continues and is told why:
 //!
 //! ```text
 //!   root ──Dispatch──▶ A ──Dispatch──▶ B          who runs is at the right end
@@ -12,30 +11,29 @@
 //!
 //! A thread is in one place at a time, and its owner word says in which:
 //!
-//! | owner word | the thread is | who may take it from there |
+//! | owner word | the thread is | taken from there by |
 //! |---|---|---|
-//! | NONE, STOPPED | nowhere; its last news may still be on a list | `Configure`, `Resume`, whoever gives its frame up |
-//! | READY | its scheduler's: on a list of events, or told of | `Dispatch` by a CPU of its node; `Stop` |
+//! | NONE, STOPPED | nowhere; its last event may still be on a list | `Configure`, `Resume`, or an untype of its frame |
+//! | READY | on its scheduler's list of events, or already reported to it | `Dispatch` by a CPU of its node; `Stop` |
 //! | RUNNING | `thread` of a CPU, or under it in the chain | that CPU |
 //! | BLOCKED | the waiter of an endpoint, or just taken off by the CPU that wakes it | a sender or its deadline, by the waiter word; `Stop`, by the owner word |
 //! | TRANSIT | in a message | the receiver |
 //!
-//! If the node in the word dies, recovery takes the thread from wherever it is.
+//! If the node in the owner word dies, recovery takes the thread from wherever it is.
 //!
-//! Threads that become ready while nobody runs them are told to their scheduler by its endpoint
-//! ([`dyad_object::endpoint`]), from whichever node.
+//! A thread that becomes ready without a dispatcher is reported to its scheduler, by the scheduler's endpoint
+//! ([`dyad_object::endpoint`]), from any node.
 //!
-//! Bounds: everything here is a fixed number of words and exchanges, but for preemption, which
-//! takes at most [`MAX_CHAIN`] threads off the CPU, and news that are passed on, of which there are
-//! at most as many as an object has endpoints at once. Nothing waits for another CPU: who loses an
-//! exchange is told so.
+//! Bounds: each operation changes a fixed number of words, with two exceptions: preemption takes at most
+//! [`MAX_CHAIN`] threads off the CPU, and [`take_pending`] forwards at most as many events as an object has
+//! endpoints. No operation waits for another CPU: one that loses an exchange returns an error.
 //!
 //! | module | concern |
 //! |---|---|
 //! | `budget` | time that a dispatch reserves and gives back |
-//! | `chain` | who gave the CPU to whom |
-//! | `load` | what a CPU holds of the thread it runs |
-//! | `place` | where a thread may go on |
+//! | `chain` | the chain of dispatchers |
+//! | `load` | the state of a thread that a CPU holds |
+//! | `place` | the nodes where a thread may continue |
 //! | `root` | schedulers |
 //! | `wait` | waiting at endpoints, waking |
 //!
@@ -78,21 +76,21 @@ pub use wait::{
     wait_no_more, wake, wake_receiver, withdraw,
 };
 
-/// What has become of the running thread in an operation. Whoever says `Switched` has seen to the
-/// register areas of both threads; nothing goes back by registers then.
+/// The outcome of an operation for the running thread. Code that returns `Switched` has completed the
+/// register areas of both threads; no result is passed in registers then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpOutcome {
-    /// It goes on with this value.
+    /// The thread continues with this value.
     Value(u64),
-    /// Its result is set, or will be; somebody else may be running now.
+    /// The thread's result is set, or will be; another thread may be running now.
     Switched,
 }
 
-/// The thread that runs here.
+/// The running thread of this CPU.
 ///
 /// # Panics
 ///
-/// If none does: only operations of a running thread ask.
+/// If there is none: only operations of a running thread call this.
 #[inline]
 pub fn current(cx: &KernelCtx) -> &'static Thread {
     cx.local
@@ -101,9 +99,9 @@ pub fn current(cx: &KernelCtx) -> &'static Thread {
         .expect("an operation without a running thread")
 }
 
-/// Completes the registers of the running thread, which entered by the fast path, because it will
-/// not leave by it. What a system call does not preserve is zero in the area: nothing of the
-/// kernel's, or of another thread's, shows there. Before anybody else can own the thread.
+/// Completes the register area of the running thread, which entered by the fast path and will not leave by
+/// it. Registers that a system call does not preserve become zero, so that no values of the kernel or of
+/// another thread leak. Must come before another CPU can own the thread.
 #[inline]
 pub fn complete_frame<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
     if cx.local.partial_frame.replace(false) {
@@ -111,8 +109,8 @@ pub fn complete_frame<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
     }
 }
 
-/// The value of an operation that may have made this CPU leave what the thread runs in, because
-/// that is gone: then the thread is looked up anew before it goes on.
+/// The outcome of an operation that may have made this CPU leave the thread's address space. If it has, the
+/// thread is loaded anew before it continues.
 pub fn still_here<P: Platform>(cx: &KernelCtx, value: u64) -> OpOutcome {
     if cx.local.space.get() != 0 {
         return OpOutcome::Value(value);
@@ -123,9 +121,9 @@ pub fn still_here<P: Platform>(cx: &KernelCtx, value: u64) -> OpOutcome {
     OpOutcome::Switched
 }
 
-/// Takes a thread off this CPU for good: whoever owns it next finds everything in its frame. Before the
-/// owner word says that it is somebody else's, or that it is ready: changing that puts the frame into
-/// memory where caches are not coherent ([`Thread::change`]).
+/// Takes a thread off this CPU: its whole state is in its frame afterwards. Must come before the owner word
+/// makes the thread ready or gives it to another CPU. Where caches are not coherent, the change of the owner
+/// word writes the frame to memory ([`Thread::change`]).
 pub fn release<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
     complete_frame::<P>(cx, t);
     if cx.local.has_loaded(t) {
@@ -134,29 +132,29 @@ pub fn release<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
     }
 }
 
-/// Whether a running thread is one that nobody schedules: the root thread of its CPU.
+/// Whether a running thread is a root thread: one without a scheduler.
 #[inline]
 fn is_root(t: &Thread) -> bool {
     t.scheduler.load(Ordering::Relaxed) == 0
 }
 
-/// Whether a thread that has stopped was dispatched by somebody who learns of it: not if a message or its
-/// arrival had it run.
+/// Whether a stopped thread was dispatched, so that its dispatcher is told. It was not if a message or the
+/// thread's arrival ran it.
 #[inline]
 fn was_dispatched(next: &Option<(&'static Thread, SwitchReason)>) -> bool {
     matches!(next, Some((_, SwitchReason::Dispatch)))
 }
 
-/// What changes in an owner word when a ready thread is taken.
+/// The bits of an owner word that change when a ready thread is taken.
 const TAKEN: u64 = State::Ready as u64 ^ State::Running as u64;
 
 /// `Dispatch`: runs a thread of this node on this CPU.
 ///
 /// # Errors
 ///
-/// [`Error::NotReady`] if it is not ready, or not here; [`Error::TooDeep`] if the chain of
-/// dispatchers is too long; [`Error::NoTime`] if the budget is used up; [`Error::Again`] if others change the
-/// budget each time. The caller goes on.
+/// [`Error::NotReady`] if the thread is not ready, or not on this node; [`Error::TooDeep`] if the chain of
+/// dispatchers is too long; [`Error::NoTime`] if the budget is used up; [`Error::Again`] if other CPUs change
+/// the budget at each attempt. The caller continues.
 #[inline(always)]
 pub fn dispatch<P: Platform>(
     cx: &KernelCtx,
@@ -208,8 +206,8 @@ pub fn dispatch<P: Platform>(
     Ok(OpOutcome::Switched)
 }
 
-/// Takes the CPU from the running thread and those under it as long as `must` says so: each is
-/// ready again, and its scheduler knows it.
+/// Takes the CPU from the running thread and from those under it, as long as `must` returns true. Each
+/// becomes ready, and its scheduler is told.
 fn preempt<P: Platform>(cx: &KernelCtx, why: Stopped, must: impl Fn(&Thread) -> bool) {
     for _ in 0..=MAX_CHAIN {
         let Some(t) = cx.local.thread.get() else {
@@ -235,8 +233,8 @@ fn preempt<P: Platform>(cx: &KernelCtx, why: Stopped, must: impl Fn(&Thread) -> 
     }
 }
 
-/// Ends the slices that are used up. As slices never end later than those of the threads under
-/// them, all that are over are at the end of the chain.
+/// Preempts the threads whose slices are used up. A slice never ends later than the slice of the thread under
+/// it, so all these threads are at the end of the chain.
 pub fn slice_over<P: Platform>(cx: &KernelCtx) {
     let now = clock::now::<P>().0;
     preempt::<P>(cx, Stopped::Preempted, |t| {
@@ -247,8 +245,8 @@ pub fn slice_over<P: Platform>(cx: &KernelCtx) {
     }
 }
 
-/// `Yield`: the running thread gives the CPU back and stays ready. A root thread, which has nobody
-/// to give it to, goes on at once.
+/// `Yield`: the running thread gives the CPU back and stays ready. A root thread, which has no dispatcher,
+/// continues at once.
 pub fn yield_now<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> OpOutcome {
     let Some(owner) = t.owner(cx.words()) else {
         return OpOutcome::Value(0);
@@ -268,8 +266,8 @@ pub fn yield_now<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> OpOutcome {
     OpOutcome::Switched
 }
 
-/// Ends the running thread; whoever dispatched it learns why. STOPPED, not gone: its frame, with
-/// all that is in it, is whoever's who has a capability, until it is configured anew or given up.
+/// Ends the running thread, and tells its dispatcher why. The thread becomes STOPPED: its frame keeps its
+/// contents, and any holder of a capability may configure it anew or untype it.
 pub fn end_thread<P: Platform>(cx: &KernelCtx, t: &'static Thread, why: Stopped, detail: u64) {
     let owner = t.owner(cx.words());
     let next = take_dispatcher::<P>(cx, t);
@@ -288,9 +286,9 @@ pub fn end_thread<P: Platform>(cx: &KernelCtx, t: &'static Thread, why: Stopped,
     }
 }
 
-/// Stops the running thread, which has returned from its outermost invocation: its owner asked for that while it
-/// was inside ([`Thread::ask_stop`]). Its dispatcher learns that it waits, for nothing; a scheduler is told when
-/// the thread is resumed.
+/// Stops the running thread, which has returned from its outermost invocation: its owner asked for the stop
+/// during the invocation ([`Thread::ask_stop`]). The dispatcher is told that the thread is blocked without a
+/// deadline. A scheduler is told when the thread is resumed.
 #[cold]
 pub fn stop_left<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
     let owner = t.owner(cx.words());

@@ -1,14 +1,14 @@
-//! Where a thread that no CPU runs may go on: the one check behind `Resume` and `StartCpu`.
+//! Where a thread that no CPU runs may continue: the one check behind `Resume` and `StartCpu`.
 //!
-//! | the thread | goes on at a node if |
+//! | the thread | condition for continuing at a node |
 //! |---|---|
-//! | has registers on an ISA | the node has that ISA, and they were not lost with a machine |
-//! | changes its node | its component may run there, and no invocation is under way: the service it runs, and every client on its invocation stack, are where they may be |
+//! | has registers on an ISA | the node has that ISA, and the registers were not lost with a node |
+//! | changes its node | its component may run there, and the thread is in no invocation |
 //! | any | the node is live |
 //!
 //! | step | order |
 //! |---|---|
-//! | [`take`]; [`can_go_on`]; READY elsewhere, or [`untake`] | the words are looked at while the thread is taken: a ready thread that ran in between could have entered a service |
+//! | [`take`]; [`can_go_on`]; READY elsewhere, or [`untake`] | the check runs while the thread is taken: a ready thread that ran in between could have entered a service |
 
 use core::sync::atomic::Ordering;
 
@@ -22,20 +22,21 @@ use dyad_object::component::Component;
 use dyad_object::follow;
 use dyad_object::thread::{Owner, State, Thread, begun};
 
-/// Takes a thread that no CPU runs, from the owner word `owner`: until the owner word is the next one, every
-/// other operation on it is refused. Should this node die before that, its recovery stops the thread for good:
-/// it can only be configured anew.
+/// Takes a thread that no CPU runs, if its owner word is still `owner`. Every other operation on the thread
+/// is refused until the owner word changes again. If this node dies before that, recovery stops the thread
+/// for good: it can only be configured anew.
 pub fn take(cx: &KernelCtx, t: &Thread, owner: Owner) -> Option<Owner> {
     let taken = owner.passed(cx.node.id(), cx.node.incarnation(), State::Changing);
     t.change(cx.words(), owner, taken).then_some(taken)
 }
 
-/// Gives a thread that [`take`] has taken back to where it was. Of a ready one its scheduler is told: it may have
-/// been refused meanwhile.
+/// Restores the owner word of a thread that [`take`] has taken. The scheduler of a ready thread is told,
+/// because a dispatch may have been refused meanwhile.
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if another CPU has changed the owner word: only recovery does, which takes this node for dead.
+/// [`Error::Corrupt`] if the owner word has changed: only a recovery that takes this node for dead changes
+/// it.
 pub fn untake<P: Platform>(
     cx: &KernelCtx,
     t: &'static Thread,
@@ -55,14 +56,15 @@ pub fn untake<P: Platform>(
     Ok(())
 }
 
-/// Whether a thread can go on at `node` that the caller has taken, and whose owner word was `owner`. Value: the incarnation of the node, which
-/// goes into the owner word, so that recovery of the node finds the thread should the node die from here on.
+/// Whether a thread can continue at `node`. The caller has taken the thread, and `owner` is its earlier owner
+/// word. Returns the incarnation of the node for the next owner word: recovery of the node finds the thread
+/// by it if the node dies from here on.
 ///
 /// # Errors
 ///
-/// [`Error::NodeDead`] if its registers for that ISA were lost, or the node is not live; [`Error::NoIsa`] if it is
-/// in the middle of something on another ISA; [`Error::TooDeep`] if it is to change its node within an
-/// invocation; [`Error::Denied`] if its component may not run there.
+/// [`Error::NodeDead`] if the thread's registers for that ISA were lost, or the node is not live;
+/// [`Error::NoIsa`] if the thread has live state on another ISA; [`Error::TooDeep`] if it would change its
+/// node within an invocation; [`Error::Denied`] if its component may not run there.
 pub fn can_go_on(cx: &KernelCtx, t: &Thread, owner: &Owner, node: NodeId) -> Result<u32> {
     let (isa, was) = (cx.node.isa(node), cx.node.isa(owner.node));
     if t.begun(isa) == begun::LOST {
@@ -88,7 +90,8 @@ pub fn can_go_on(cx: &KernelCtx, t: &Thread, owner: &Owner, node: NodeId) -> Res
     Ok(word.incarnation)
 }
 
-/// Whether a thread's component may run on a node. One whose component is gone may go anywhere: it ends there.
+/// Whether a thread's component may run on a node. A thread whose component is gone may go anywhere: it ends
+/// there.
 ///
 /// # Errors
 ///

@@ -1,18 +1,18 @@
-//! Root threads: the scheduler of each CPU, which runs whenever nobody else does.
+//! Root threads: the scheduler of each CPU, which runs when no other thread does.
 //!
-//! Nobody dispatches a root thread, and it has no scheduler to be told of it: its CPU looks at it in
-//! each turn, takes it if it is ready, and ends its waits when they are over.
+//! A root thread has no dispatcher and no scheduler. Its CPU checks it in each turn of the run loop, takes it
+//! if it is ready, and ends its waits at their deadlines.
 //!
-//! | the root thread | its CPU |
+//! | the root thread | the action of its CPU |
 //! |---|---|
-//! | is ready here | takes it: nobody else runs then |
-//! | has dispatched others, and something comes to where it last waited | takes the CPU back for it, at the next turn ([`serve_root`]) |
-//! | waits, and a thread comes from another node | runs that ([`run_at_once`]), until something comes for the root thread |
-//! | waits | sleeps; whoever sends wakes it, and the CPU itself when its time has come |
-//! | is stopped, elsewhere, or given up | sleeps, until somebody makes another one its root |
+//! | is ready here | takes it if no other thread runs |
+//! | has dispatched others, and its last endpoint has something pending | takes the CPU back for it, at the next turn ([`serve_root`]) |
+//! | waits, and a thread comes from another node | runs that thread ([`run_at_once`]) until something is sent to the root thread |
+//! | waits | sleeps until a sender wakes it, or its deadline |
+//! | is stopped, on another node, or untyped | sleeps until the CPU gets another root thread |
 //!
-//! Which thread it is, is a word of the node, written with release once the thread is ready: a CPU that
-//! has read it finds a thread that it can take, or one that somebody has taken since.
+//! The word that names the root thread belongs to the node and is written with release once the thread is
+//! ready. A CPU that has read it finds a thread that it can take, or one that another CPU has taken since.
 
 use core::sync::atomic::Ordering;
 
@@ -30,7 +30,7 @@ use dyad_object::node::Node;
 use dyad_object::thread::{Owner, State, Thread};
 use dyad_object::{self, follow};
 
-/// This CPU's root thread, unless it has been given up.
+/// This CPU's root thread, or `None` if it has been untyped.
 fn root(cx: &KernelCtx) -> Option<&'static Thread> {
     let word = cx.node.roots[cx.cpu().index()].load(Ordering::Acquire);
     if word == 0 {
@@ -41,22 +41,22 @@ fn root(cx: &KernelCtx) -> Option<&'static Thread> {
         .map(|(t, _)| t)
 }
 
-/// Whether a thread is there for this CPU to take: one that is ready elsewhere is not. Asked before
-/// sleeping as well as before taking it, so that no CPU stays awake for a thread it cannot have.
+/// Whether this CPU can take a thread: it is ready and belongs to this node. The check is made before
+/// sleeping as well as before taking, so that no CPU stays awake for a thread that it cannot take.
 fn is_takable(cx: &KernelCtx, owner: &Owner) -> bool {
     owner.state == State::Ready && owner.is(cx.node.id(), cx.node.incarnation())
 }
 
-/// Whether the root thread of this CPU could run here. The last question before sleep: whoever makes it
-/// ready afterwards rings.
+/// Whether the root thread of this CPU is ready to run here. This is the last check before sleep: a CPU that
+/// makes the thread ready afterwards rings.
 pub fn root_ready(cx: &KernelCtx) -> bool {
     root(cx)
         .and_then(|t| t.owner(cx.words()))
         .is_some_and(|o| is_takable(cx, &o))
 }
 
-/// Fused time until which the root thread waits; never, if it is not waiting. The CPU sleeps no
-/// longer than that: no other timer would end the wait of a thread that nobody schedules.
+/// Fused time until which the root thread waits; `u64::MAX` if it does not wait, or has no deadline. The CPU
+/// sleeps no longer than that: no other timer ends the wait of a root thread.
 pub fn root_deadline(cx: &KernelCtx) -> u64 {
     root(cx)
         .filter(|t| {
@@ -68,7 +68,7 @@ pub fn root_deadline(cx: &KernelCtx) -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-/// Ends the waiting of the root thread if it has waited long enough: nobody else would.
+/// Wakes the root thread if its deadline has passed. No other CPU does.
 pub fn root_timeout<P: Platform>(cx: &KernelCtx) {
     if root_deadline(cx) <= clock::now::<P>().0
         && let Some(t) = root(cx)
@@ -79,9 +79,8 @@ pub fn root_timeout<P: Platform>(cx: &KernelCtx) {
     }
 }
 
-/// Takes the root thread of this CPU if it is ready. It runs with all the time there is. `false`
-/// also if another CPU of this node was faster: a capability for the thread is enough to dispatch
-/// it.
+/// Takes the root thread of this CPU if it is ready, and runs it with an unlimited slice. Returns `false`
+/// also if another CPU of this node was faster: any holder of a capability for the thread can dispatch it.
 pub fn take_root(cx: &KernelCtx) -> bool {
     let Some(root) = root(cx) else {
         return false;
@@ -104,16 +103,16 @@ pub fn take_root(cx: &KernelCtx) -> bool {
     true
 }
 
-/// How long a thread runs that has come while the root thread waited, before that is told of it.
+/// How long a newly arrived thread runs while the root thread waits, before the root thread is told of it.
 const DIRECT_NS: u64 = 10_000_000;
 
-/// Has a thread run here that has just come, RUNNING and set up, if this CPU has nothing to do and its
-/// scheduler waits: that would dispatch it at once, as there is nobody else. `false`: the scheduler is to
-/// be told.
+/// Runs a thread that has just arrived, RUNNING and set up, if this CPU is idle and its scheduler waits. The
+/// scheduler would dispatch this thread at once, because there is no other. Returns `false` if the scheduler
+/// must be told instead.
 ///
-/// It runs as if it had been dispatched without a budget, until it stops, something comes for the root
-/// thread, or its slice ends; in the last two cases the scheduler is told that it is ready. Threads on a
-/// budget are their scheduler's to dispatch.
+/// The thread runs as if dispatched without a budget, until it stops, something is sent to the root thread,
+/// or its slice ends. In the last two cases the scheduler is told that the thread is ready. A thread with a
+/// budget is always left to its scheduler.
 pub fn run_at_once<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> bool {
     let local = cx.local;
     let idle = local.thread.get().is_none() && local.chain.last().is_none();
@@ -136,8 +135,8 @@ pub fn run_at_once<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> bool {
     true
 }
 
-/// Gives the CPU back to its root thread if something has come in for that. All threads above it are
-/// ready again, and it decides anew who goes first.
+/// Gives the CPU back to its root thread if the root thread's endpoint has something pending. All threads
+/// above it become ready, and the scheduler decides anew.
 pub fn serve_root<P: Platform>(cx: &KernelCtx) {
     let news = cx
         .local
@@ -152,16 +151,16 @@ pub fn serve_root<P: Platform>(cx: &KernelCtx) {
     }
 }
 
-/// Makes a thread the root thread of a CPU of this node: the one it runs when nobody else does.
+/// Makes a thread the root thread of a CPU of this node: the CPU runs it when no other thread runs.
 ///
-/// The one before stays what it is, without being anybody's root: if it runs, it goes on until it
-/// gives the CPU up, and from then on whoever has a capability for it may dispatch it, stop it or give
-/// it a scheduler. That is how a program hands its own CPU to a scheduler.
+/// The previous root thread keeps its state. If it runs, it continues until it gives the CPU up; from then on
+/// any holder of a capability may dispatch it, stop it or give it a scheduler. A program hands its own CPU to
+/// a scheduler in this way.
 ///
 /// # Errors
 ///
-/// [`Error::NotReady`] if the thread runs, waits, is on its way or ready on another node, or another CPU has just taken it;
-/// [`Error::Corrupt`]; as [`can_go_on`] at this node.
+/// [`Error::NotReady`] if the thread runs, waits, is in transit or is ready on another node, or if another
+/// CPU has just taken it; [`Error::Corrupt`]; the errors of [`can_go_on`] at this node.
 pub fn set_root<P: Platform>(cx: &KernelCtx, cpu: CpuId, t: &'static Thread) -> Result<()> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     // A thread that waits or runs belongs to an endpoint or to a CPU; a root thread belongs to neither. A thread that
@@ -196,9 +195,8 @@ pub fn set_root<P: Platform>(cx: &KernelCtx, cpu: CpuId, t: &'static Thread) -> 
     Ok(())
 }
 
-/// What the root thread of a CPU is doing, for reports. Of a CPU that does nothing this says
-/// whether there is nothing to do, or a wake-up has been lost, or somebody has taken its scheduler
-/// away.
+/// The state of a CPU's root thread, for reports. For an idle CPU it distinguishes three cases: there is
+/// nothing to do, a wake-up has been lost, or the scheduler has been taken away.
 pub fn describe_root(node: &Node, local: &CpuLocal) -> &'static str {
     let word = node.roots[local.id().index()].load(Ordering::Acquire);
     if word == 0 {

@@ -1,4 +1,4 @@
-//! Threads that wait at endpoints: how they stop, who finds them, who is told that they are ready.
+//! Threads that wait at endpoints: how a thread goes to sleep, is found, and is reported ready.
 //!
 //! ```text
 //!   RUNNING ──line.wait──▶ the waiter of its endpoint, still RUNNING ──▶ BLOCKED
@@ -12,12 +12,12 @@
 //!
 //! | race | closed by |
 //! |---|---|
-//! | a message comes while the receiver goes to sleep | [`Line::wait`] looks once more after it has become the waiter |
-//! | a message takes the waiter off while the thread is still RUNNING | the thread becomes BLOCKED, fences and looks at the waiter word; the sender takes it off, fences and looks at the owner word: one of them sees the other |
+//! | a message comes while the receiver goes to sleep | [`Line::wait`] checks again after the thread has become the waiter |
+//! | a message takes the waiter off while the thread is still RUNNING | the thread becomes BLOCKED, fences and reads the waiter word; the sender takes it off, fences and reads the owner word: one of them sees the other |
 //! | a thread is stopped while it goes to sleep | it cannot be stopped before it is BLOCKED, and then it is the waiter: `Stop` takes it off there |
-//! | a thread goes on and waits again while a CPU still has an older wait of it in hand | every wait has a number, in the waiter word and in the owner word: only the wait that was found is ended |
-//! | two CPUs want to wake the same thread | one of them exchanges the waiter word, and one the owner word: that one wakes the thread |
-//! | a thread moves to another CPU while its event is on a list | [`take_pending`] passes it on |
+//! | a thread continues and waits again while another CPU still handles an older wait of it | every wait has a number, in the waiter word and in the owner word: only the wait that was found is ended |
+//! | two CPUs want to wake the same thread | one of them exchanges the waiter word, and one the owner word: the latter wakes the thread |
+//! | a thread moves to another CPU while its event is on a list | [`take_pending`] forwards it |
 
 use core::sync::atomic::Ordering;
 
@@ -35,17 +35,17 @@ use dyad_object::endpoint::{self, Endpoints, Line, SleepWords, Waiter, Waits, Wo
 use dyad_object::thread::{Owner, State, Thread};
 use dyad_object::{find, follow};
 
-/// Links of schedulers of schedulers that a wake-up follows. A circle of them, which only programs
-/// can make, ends there.
+/// How many links from a scheduler to its own scheduler a wake-up follows. The bound ends cycles of
+/// schedulers, which programs can build.
 const MAX_SCHEDULERS: usize = 4;
 
-/// Makes a thread that has been taken off an endpoint, or timed out there, ready. Only the CPU that has
-/// taken it off calls this: of several messages that come at once one has found it.
+/// Makes a thread ready that has been taken off an endpoint or has timed out there. Only the CPU that has
+/// taken it off calls this: of several messages that come at once, one has found the thread.
 ///
 /// # Errors
 ///
-/// [`Error::NotReady`] if that wait is over: the thread has been stopped meanwhile, which is its stopper's
-/// to deal with, or has not gone to sleep, as it looks once more. Else as [`tell_scheduler`].
+/// [`Error::NotReady`] if that wait is over: the thread has been stopped and belongs to its stopper, or it
+/// has not gone to sleep and checks the endpoint again. Also the errors of [`tell_scheduler`].
 pub fn wake<P: Platform>(cx: &KernelCtx, waiter: Waiter, why: Woken) -> Result<()> {
     if !make_ready(cx, waiter)? {
         return Err(Error::NotReady);
@@ -53,13 +53,13 @@ pub fn wake<P: Platform>(cx: &KernelCtx, waiter: Waiter, why: Woken) -> Result<(
     tell_scheduler::<P>(cx, waiter.thread, why)
 }
 
-/// Makes a thread that has been taken off its endpoint ready; `false` if that wait is over. A thread that is
-/// not BLOCKED may just be about to be: then either the second look sees that it is, or the thread sees that
-/// it is off.
+/// Makes a thread ready that has been taken off its endpoint; returns `false` if that wait is over. A thread
+/// that is not BLOCKED may be about to become so. Then either the second look here sees that it is BLOCKED,
+/// or the thread sees that it has been taken off.
 ///
 /// # Errors
 ///
-/// [`Error::Corrupt`] if the owner word is none.
+/// [`Error::Corrupt`] if the owner word is malformed.
 fn make_ready(cx: &KernelCtx, Waiter { thread, number }: Waiter) -> Result<bool> {
     let is_asleep = |word| {
         Owner::from_bits(word).is_some_and(|o| {
@@ -76,14 +76,14 @@ fn make_ready(cx: &KernelCtx, Waiter { thread, number }: Waiter) -> Result<bool>
     }
 }
 
-/// Tells the scheduler of a ready thread, wherever it is. If that waits there, it becomes ready,
-/// and its own scheduler is told, and so on, up to a root thread, whose CPU looks at it by itself.
+/// Reports a ready thread to its scheduler, on whichever node that is. If the scheduler waits, it becomes
+/// ready and is reported to its own scheduler, and so on up to a root thread, which its CPU checks itself.
 ///
 /// # Errors
 ///
-/// [`Error::Revoked`], [`Error::NotFound`] if there is no such scheduler any more; as
-/// [`Line::push_event`]; [`Error::TooDeep`] if there are too many schedulers of schedulers. The
-/// thread is ready all the same: whoever has a capability for it may dispatch it.
+/// [`Error::Revoked`], [`Error::NotFound`] if the scheduler is gone; the errors of [`Line::push_event`];
+/// [`Error::TooDeep`] if there are too many schedulers of schedulers. The thread is ready in any case: any
+/// holder of a capability for it may dispatch it.
 pub fn tell_scheduler<P: Platform>(cx: &KernelCtx, t: &'static Thread, why: Woken) -> Result<()> {
     let mut t = t;
     let mut why = why;
@@ -119,9 +119,9 @@ pub fn tell_scheduler<P: Platform>(cx: &KernelCtx, t: &'static Thread, why: Woke
     Err(Error::TooDeep)
 }
 
-/// Takes what has come to an endpoint: the event of a thread first, else all bits; 0 if there is
-/// nothing. Threads that have moved to another CPU since they were put on the list are passed on to
-/// the scheduler there, which has not been told because they were on this one.
+/// Takes what is pending at an endpoint: the event of a thread first, else all bits; 0 if nothing is pending.
+/// A thread that has moved to another CPU since it was put on the list is forwarded to the scheduler of that
+/// CPU, which has not been told of it.
 pub fn take_pending<P: Platform>(cx: &KernelCtx, line: &Line) -> u64 {
     // Bounded: others may put threads on the list as fast as they are taken off.
     if line.has_threads(cx.node) {
@@ -142,8 +142,9 @@ pub fn take_pending<P: Platform>(cx: &KernelCtx, line: &Line) -> u64 {
     line.take_bits(cx.node)
 }
 
-/// The endpoint at which the scheduler of a thread hears of it, unless it is on its way: one per
-/// CPU of the system, by number, so that each CPU's scheduler is told of its own threads only.
+/// The endpoint that reports a thread to its scheduler; `None` if the thread is in transit. A scheduler
+/// object has one endpoint for each CPU of the system, so that each CPU's scheduler is told only of its own
+/// threads.
 fn scheduler_line(cx: &KernelCtx, t: &Thread) -> Option<&'static Line> {
     let owner = t.owner(cx.words())?;
     if owner.state == State::Transit {
@@ -157,9 +158,9 @@ fn scheduler_line(cx: &KernelCtx, t: &Thread) -> Option<&'static Line> {
         .ok()
 }
 
-/// The running thread waits at an endpoint with nothing to take, until fused time `deadline`; 0 is
-/// for ever. Whoever dispatched it is told until when, as the kernel has no timer for it:
-/// schedulers wake their threads in time, and CPUs their root threads.
+/// Blocks the running thread at an endpoint that has nothing pending, until fused time `deadline`; 0 means
+/// for ever. Its dispatcher is told the deadline, because the kernel has no timer for it: a scheduler wakes
+/// its threads in time, and a CPU its root thread.
 ///
 /// # Errors
 ///
@@ -210,16 +211,17 @@ pub fn block<P: Platform>(
     Ok(OpOutcome::Switched)
 }
 
-/// Puts a running thread, all of which is in its frame, to sleep at an endpoint. `true`: it sleeps there, or has
-/// been woken or stopped since, and may run elsewhere. `false`: something has come, and it still runs.
+/// Puts a running thread, whose whole state is in its frame, to sleep at an endpoint. Returns `true` if it
+/// sleeps, or has been woken or stopped since and may run elsewhere. Returns `false` if something has come
+/// and the thread still runs.
 ///
 /// The thread becomes the waiter before it is BLOCKED. It can only be stopped once it is BLOCKED, so `Stop`
-/// always finds it at its endpoint, and this CPU stores nothing there that could come after a later wait.
+/// always finds it at its endpoint. This CPU therefore never stores to the endpoint after a later wait.
 ///
 /// # Errors
 ///
-/// [`Error::Exists`] if another thread waits there; [`Error::Corrupt`] if it was not running. It does not
-/// wait then.
+/// [`Error::Exists`] if another thread waits there; [`Error::Corrupt`] if the thread was not running. In both
+/// cases it does not wait.
 #[inline]
 pub fn sleep_at(cx: &KernelCtx, t: &'static Thread, owner: Owner, line: &Line) -> Result<bool> {
     let asleep = owner.asleep();
@@ -247,8 +249,8 @@ pub fn sleep_at(cx: &KernelCtx, t: &'static Thread, owner: Owner, line: &Line) -
     Ok(!t.change(cx.words(), asleep, asleep.with(State::Running)))
 }
 
-/// Wakes the thread taken off an endpoint after a message: switches to it if it belongs to this
-/// CPU and is more urgent than the running one.
+/// Wakes a thread that a message has taken off an endpoint. Switches to it if it belongs to this CPU and has
+/// a higher priority than the running thread.
 pub fn wake_receiver<P: Platform>(
     cx: &KernelCtx,
     waiter: Waiter,
@@ -289,32 +291,32 @@ pub fn wake_receiver<P: Platform>(
     Ok(OpOutcome::Switched)
 }
 
-/// What changes in an owner word when a thread that waits is made ready.
+/// The bits of an owner word that change when a waiting thread becomes ready.
 const MADE_READY: u64 = State::Blocked as u64 ^ State::Ready as u64;
-/// What changes in an owner word when a thread that waits is taken to run at once.
+/// The bits of an owner word that change when a waiting thread is taken to run at once.
 const WOKEN: u64 = State::Blocked as u64 ^ State::Running as u64;
 
-/// An endpoint, and what threads that wait there call it.
+/// An endpoint, with the names that its waiters store for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoint {
-    /// The object: a weak reference, of one that is alive.
+    /// The object: a weak reference to one that is alive.
     pub object: u64,
-    /// Number of the line in it.
+    /// The number of the line in the object.
     pub number: u64,
     /// The line.
     pub line: &'static Line,
 }
 
 impl Endpoint {
-    /// Whether a thread that is this CPU's has waited here last.
+    /// Whether a thread that belongs to this CPU last waited at this endpoint.
     fn is_where(&self, t: &Thread) -> bool {
         t.waits_at.load(Ordering::Relaxed) == self.object
             && t.waits_line.load(Ordering::Relaxed) == self.number
     }
 }
 
-/// Takes a thread that is not to wait there any more off an endpoint, if it is there. Its frame may
-/// be given up after that: nothing leads to it.
+/// Takes a thread that must no longer wait off an endpoint, if it is there. Afterwards nothing refers to the
+/// thread, and its frame may be untyped.
 pub fn withdraw<P: Platform>(cx: &KernelCtx, t: &'static Thread, line: &Line) {
     let Some(waiter) = line.take_off(cx.node, t) else {
         return;
@@ -325,28 +327,29 @@ pub fn withdraw<P: Platform>(cx: &KernelCtx, t: &'static Thread, line: &Line) {
     }
 }
 
-/// Takes a thread that has been stopped off the endpoint it waited at, if it is still there. Words
-/// that say where are its own, and stay: they may be of long ago, and then it is found nowhere.
+/// Takes a stopped thread off the endpoint that it waited at, if it is still there. The thread's own words
+/// name the endpoint and stay as they are; they may be old, and then no endpoint has the thread.
 pub fn wait_no_more<P: Platform>(cx: &KernelCtx, t: &'static Thread) {
     if let Ok(line) = line_of(cx, t) {
         withdraw::<P>(cx, t, line);
     }
 }
 
-/// The endpoint a thread waits at, or has waited at last.
+/// The endpoint that a thread waits at, or last waited at.
 ///
 /// # Errors
 ///
-/// [`Error::NotFound`], [`Error::Revoked`] if it has never waited, or the endpoints are gone: then
-/// nobody finds it by them.
+/// [`Error::NotFound`], [`Error::Revoked`] if the thread has never waited, or the endpoints are gone and no
+/// sender finds it there.
 pub(super) fn line_of(cx: &KernelCtx, t: &Thread) -> Result<&'static Line> {
     let word = t.waits_at.load(Ordering::Relaxed);
     let (endpoints, _) = follow::<Endpoints>(cx.node, word, Endpoints::KIND)?;
     endpoints.line(t.waits_line.load(Ordering::Relaxed))
 }
 
-/// Whether a blocked thread is the one that waits where it says that it does. If not, another CPU has taken
-/// it off and is about to wake it. Of one whose endpoints are gone nothing can be said: `true`.
+/// Whether a blocked thread is the waiter of the endpoint that its words name. If not, another CPU has taken
+/// it off and is about to wake it. Returns `true` if the endpoints are gone, because then nothing can be
+/// said.
 pub fn is_waiter(cx: &KernelCtx, t: &'static Thread) -> bool {
     let Ok(line) = line_of(cx, t) else {
         return true;
@@ -354,8 +357,8 @@ pub fn is_waiter(cx: &KernelCtx, t: &'static Thread) -> bool {
     line.is_waiter(cx.node, t)
 }
 
-/// Takes a blocked thread off the endpoint it waits at: the caller wakes it now. `None`: another CPU has just
-/// found it there, and wakes it.
+/// Takes a blocked thread off its endpoint; the caller must wake it. Returns `None` if another CPU has just
+/// taken it off, and wakes it.
 pub fn stop_waiting(cx: &KernelCtx, t: &'static Thread) -> Option<Waiter> {
     match line_of(cx, t) {
         Ok(line) => line.take_off(cx.node, t),
@@ -364,8 +367,8 @@ pub fn stop_waiting(cx: &KernelCtx, t: &'static Thread) -> Option<Waiter> {
     }
 }
 
-/// A message of the kernel itself: an interrupt. No capability is looked at: one was when the interrupt
-/// was attached.
+/// Posts a message of the kernel itself, an interrupt, to an endpoint. No capability is checked: that was
+/// done when the interrupt was attached.
 ///
 /// # Errors
 ///
@@ -384,9 +387,9 @@ pub fn post<P: Platform>(cx: &KernelCtx, object: WeakRef, line: u64, bits: u64) 
     }
 }
 
-/// Nobody waits: if the endpoint is that of another CPU's scheduler, it wants to know nevertheless. Its
-/// CPU may be asleep: the root thread that receives there is not a thread that waits, and the CPU looks
-/// at its endpoint in the run loop.
+/// Notifies the CPU that an endpoint without a waiter is bound to, if that is another CPU. That CPU may be
+/// asleep: the root thread that receives there does not count as a waiter, and the CPU checks its endpoint in
+/// the run loop.
 pub(crate) fn notify_bound<P: Platform>(cx: &KernelCtx, line: &Line) -> OpOutcome {
     if let Some((node, cpu)) = line.home()
         && (node != cx.node.id() || cpu != cx.cpu())

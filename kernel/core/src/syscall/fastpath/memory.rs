@@ -1,9 +1,8 @@
-//! What single frames are used for: the rows to and from untyped, of frames that are blocks by
-//! themselves.
+//! Retyping of single frames: the rows to and from untyped, for frames that are blocks by themselves.
 //!
-//! Blocks that have to be split, objects that refer to others or are on lists, and whatever is not
-//! quiesced as far as this CPU knows, go the slow path. The record's word is compared as it is, and
-//! exchanged once for each step; zeros are written in between, while nobody looks
+//! The slow path handles blocks that have to be split, objects that refer to others or are on lists, and
+//! frames that are not quiesced as far as this CPU knows. The record's word is compared whole, and exchanged
+//! once for each step; zeros are written in between, while no other CPU reads the frame
 //! ([`dyad_machine::capcache::frames`]).
 
 use dyad_abi::cap::{MemoryOp, ObjectKind};
@@ -17,7 +16,7 @@ use dyad_machine::capcache::{CachedCap, ObjectAt};
 use dyad_object::kinds::{self, PLAIN};
 use dyad_object::node::node;
 
-/// The low half of the words of objects, by the number of their kind.
+/// The low half of the record words of objects, by the number of their kind.
 const OBJECTS: [u64; 32] = {
     let mut words = [0; 32];
     let mut i = 0;
@@ -29,7 +28,7 @@ const OBJECTS: [u64; 32] = {
     words
 };
 
-/// `RetypeKernel`. Numbers that are no kind have no word.
+/// `RetypeKernel`. A number that is no kind has no word, and takes the slow path.
 #[inline(never)]
 pub fn retype_kernel<P: Platform>(known: &'static CachedCap, at: u64, kind: u64) -> FastReturn {
     let done = OBJECTS
@@ -45,7 +44,7 @@ pub fn retype_kernel<P: Platform>(known: &'static CachedCap, at: u64, kind: u64)
     }
 }
 
-/// `RetypeUser`, of one frame. Larger blocks have more than one record to look at.
+/// `RetypeUser` of one frame. Larger blocks have more than one record and take the slow path.
 #[inline(never)]
 pub fn retype_user<P: Platform>(known: &'static CachedCap, at: u64, order: u64) -> FastReturn {
     const USED: u64 = plain::used(Use::User);
@@ -56,7 +55,7 @@ pub fn retype_user<P: Platform>(known: &'static CachedCap, at: u64, order: u64) 
     slow_syscall::<P>(word, at, order, 0, 0, 0)
 }
 
-/// The row from untyped. Zeros, if the frame has been used before; a frame that cannot be zeroed is
+/// The row from untyped. Writes zeros if the frame has been used before; a frame that cannot be zeroed is
 /// left untyped.
 #[inline(always)]
 fn retype<P: Platform>(known: &CachedCap, at: u64, used: u64) -> Option<()> {
@@ -72,7 +71,7 @@ fn retype<P: Platform>(known: &CachedCap, at: u64, used: u64) -> Option<()> {
     )
 }
 
-/// Frame `at` of what the capability is for; none beyond its end.
+/// Frame `at` of the capability's range; `None` beyond its end.
 #[inline(always)]
 fn frame<P: Platform>(known: &CachedCap, at: u64) -> Option<OneFrame> {
     match known.place() {
@@ -81,7 +80,7 @@ fn frame<P: Platform>(known: &CachedCap, at: u64) -> Option<OneFrame> {
     }
 }
 
-/// `RetypeUntyped`, of user memory and of objects that refer to nothing.
+/// `RetypeUntyped` of user memory and of objects that refer to nothing.
 #[inline(never)]
 pub fn untype<P: Platform>(known: &'static CachedCap, at: u64) -> FastReturn {
     match frame::<P>(known, at).and_then(|f| f.untype(PLAIN)) {

@@ -1,27 +1,27 @@
 //! Operations on capability tables and liveness entries.
 //!
-//! What becomes of slots and edges, in which order, is in [`dyad_captbl`]; here is what callers must
-//! have for it beside the right of the operation.
+//! [`dyad_captbl`] defines how slots and edges change, and in which order. This module checks what callers
+//! need besides the right of the operation.
 //!
 //! | operation | needs | row |
 //! |---|---|---|
 //! | copy | the source, in the caller's own table | slot activate |
-//! | deactivate | nothing else | slot deactivate: no other slot is looked at, copies stay |
-//! | cons, decons | a root; the leaf that is to hang there, with the rights of [`CONS_LEAF`] | cons, decons |
+//! | deactivate | nothing else | slot deactivate: no other slot is read, copies stay |
+//! | cons, decons | a root; the leaf to link, with the rights of [`CONS_LEAF`] | cons, decons |
 //! | read | nothing else | none |
-//! | revoke | a liveness entry | one word changes, and all that it guards is dead, however much there is |
+//! | revoke | a liveness entry | one word changes, and all capabilities that it guards are dead, however many there are |
 //!
-//! Nothing is looked at in a table that is named but whether the place is there: who may fill a table's
-//! slots may overwrite nobody's, as a slot that is in use is refused.
+//! Nothing is checked in the named table except that the slot exists. A holder of the right to fill slots
+//! cannot overwrite a capability, because a slot that is in use is refused.
 //!
-//! | what may be out of date | and what then |
+//! | what may be stale | consequence |
 //! |---|---|
-//! | the leaf that an index leads to: it may be taken out just after | the slot is filled where the leaf is then; its frame is nothing else before this CPU leaves the kernel |
+//! | the leaf that an index leads to: it may be unlinked just after | the slot is filled wherever the leaf is then; its frame is not reused before this CPU leaves the kernel |
 //! | the source of a copy: it may be deactivated just after | the copy stands: copies do not depend on their source |
-//! | the source's guard | it is copied, and dead if it is revoked |
+//! | the source's guard | the guard is copied, and the copy is dead if it is revoked |
 //!
-//! A table is named by capability, so a component can work on others' tables if it has been given
-//! them, and never on its own by right of being it.
+//! A table is named by a capability. A component can therefore change other components' tables if it has been
+//! given them, and has no implicit right to its own.
 
 use dyad_abi::cap::CONS_LEAF;
 use dyad_abi::cap::{
@@ -35,10 +35,10 @@ use dyad_machine::kernel_ctx::{KernelCtx, Operand};
 use dyad_machine::lookup::operand;
 use dyad_object::memory::SlotLine;
 
-/// Endpoints, or time budgets, in a frame.
+/// The number of endpoints, or time budgets, in a frame.
 const LINES: u64 = 64;
 
-/// The slot `index` counts to from a node of a capability table on.
+/// The slot with number `index`, counted from a node of a capability table.
 ///
 /// # Errors
 ///
@@ -57,11 +57,11 @@ pub fn place(cx: &KernelCtx, node: &Operand, index: u64) -> Result<SlotPlace> {
     SlotPlace::new(leaf, index.get() % LEAF_SLOTS).ok_or(Error::Corrupt)
 }
 
-/// The slot that `table << 32 | index` names: of a table the caller may put capabilities into.
+/// The slot that `table << 32 | index` names, in a table that the caller may put capabilities into.
 ///
 /// # Errors
 ///
-/// As [`KernelCtx::operand`] and [`place`].
+/// The errors of [`KernelCtx::operand`] and [`place`].
 pub fn destination(cx: &KernelCtx, word: u64) -> Result<SlotPlace> {
     let table = CapIndex::new(word >> 32).ok_or(Error::NoCap)?;
     let table = cx.operand(table, CapType::Captbl, CaptblOp::Activate.right())?;
@@ -72,15 +72,15 @@ pub fn destination(cx: &KernelCtx, word: u64) -> Result<SlotPlace> {
 ///
 /// # Errors
 ///
-/// [`Error::Exists`] if there is one; [`Error::Again`] if the slot's last one has not quiesced.
+/// [`Error::Exists`] if the slot is in use; [`Error::Again`] if its last capability has not quiesced.
 #[inline]
 pub fn activate(cx: &KernelCtx, place: SlotPlace, contents: &Contents) -> Result<()> {
     let line = SlotLine::at(cx.words(), place.address()).ok_or(Error::Corrupt)?;
     Ok(cx.captbls().slot_activate_in(&line, place, contents, cx)?)
 }
 
-/// What introspection tells. The detail is how much of something a capability is for, or which kind;
-/// never where it is: nothing can be learnt about other objects.
+/// The result of introspection. The detail is the size or the kind of what the capability is for, and never
+/// its location: nothing can be learnt about other objects.
 pub fn describe(c: &Operand) -> u64 {
     let detail = match c.ty {
         CapType::Captbl | CapType::PageTable | CapType::Hardware => c.payload[0],
@@ -95,8 +95,8 @@ pub fn describe(c: &Operand) -> u64 {
     told.bits()
 }
 
-/// What a copy stands for: a part of what the source does. Of lines and budgets, a part of the list
-/// within their frame.
+/// The payload of a copy that is narrowed to a part of its source. For lines and budgets this is a part of
+/// the list within their frame.
 fn narrowed(
     ty: CapType,
     payload: [u64; 3],
@@ -113,16 +113,15 @@ fn narrowed(
     }
 }
 
-/// Carries an operation on a capability table out.
+/// Carries out an operation on a capability table.
 ///
 /// # Errors
 ///
-/// [`Error::BadArgument`] if the table has no such place, or is of the wrong level;
-/// [`Error::NoCap`] if no leaf is there. `Deactivate`: [`Error::NoCap`] of an empty slot. `CopyIn`,
-/// `Cons`: [`Error::Exists`] if something is there, [`Error::Again`] if what was there has not
-/// quiesced or somebody else is changing it. `CopyIn`: [`Error::Denied`] without `COPY`,
-/// [`Error::Exists`] also if the source has a guard and is to get another. `Decons`:
-/// [`Error::NotFound`].
+/// [`Error::BadArgument`] if the table has no such slot, or is of the wrong level; [`Error::NoCap`] if no
+/// leaf is there. `Deactivate`: [`Error::NoCap`] for an empty slot. `CopyIn`, `Cons`: [`Error::Exists`] if
+/// something is there; [`Error::Again`] if the earlier content has not quiesced or another CPU is changing
+/// the slot. `CopyIn`: [`Error::Denied`] without `COPY`; [`Error::Exists`] also if the source has a guard and
+/// another one is requested. `Decons`: [`Error::NotFound`].
 pub fn dispatch(cx: &KernelCtx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> Result<u64> {
     match op {
         CaptblOp::Activate => Err(Error::BadSyscall),
@@ -169,11 +168,11 @@ pub fn dispatch(cx: &KernelCtx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> R
     }
 }
 
-/// Any copy: what is mostly copied has gone a shorter way ([`crate::syscall::fastpath`]).
+/// Copies any capability; the most frequent copies take the fast path ([`crate::syscall::fastpath`]).
 ///
-/// Its rights are those asked for that the source has. A guarded source gets no other guard, or both
-/// would have to be looked at at each use; its copies have the one it has. The row compares all this
-/// with the source as it has been read here, once.
+/// The copy has those of the requested rights that the source has. A guarded source gets no second guard,
+/// because each use would then have to check both; its copies have the source's guard. The row compares the
+/// source once with what has been read here.
 fn copy_in(cx: &KernelCtx, table: &Operand, a: [u64; 5]) -> Result<u64> {
     let [index, source, how, p0, p1] = a;
     let from = CapIndex::new(source).ok_or(Error::NoCap)?;
@@ -209,7 +208,7 @@ fn copy_in(cx: &KernelCtx, table: &Operand, a: [u64; 5]) -> Result<u64> {
     Ok(0)
 }
 
-/// The entry of its frame that the `index`-th of a liveness capability is.
+/// The number, within its frame, of the `index`-th entry of a liveness capability.
 fn entry_of(liveness: &Operand, index: u64) -> Result<u64> {
     Span::entries(liveness.payload)
         .ok_or(Error::Corrupt)?
@@ -217,8 +216,8 @@ fn entry_of(liveness: &Operand, index: u64) -> Result<u64> {
         .ok_or(Error::BadArgument)
 }
 
-/// Carries an operation on liveness entries out. Value: the stamp after which nobody uses what has been
-/// revoked; where caches are coherent nobody does from here on.
+/// Carries out an operation on liveness entries. Value: the stamp after which no CPU uses what has been
+/// revoked; where caches are coherent no CPU does from here on.
 pub fn liveness(cx: &KernelCtx, this: &Operand, op: LivenessOp, a: [u64; 5]) -> Result<u64> {
     match op {
         LivenessOp::Revoke => {

@@ -1,23 +1,23 @@
 //! Operations on components.
 //!
-//! A component is a capability table and an address space, which it pins; the nodes its code may run
-//! on; and a fault handler. CPUs remember what they have looked up of it ([`dyad_machine::capcache`]), and look
-//! it up anew once its generation is another one.
+//! A component consists of a capability table and an address space, which it pins; the nodes that its code
+//! may run on; and a fault handler. CPUs cache what they look up of it ([`dyad_machine::capcache`]), and look
+//! it up anew once its generation has changed.
 //!
 //! | what changes | how | order |
 //! |---|---|---|
-//! | table, space | claimed; rows cons and decons: intent, pins, exchange, unpins | the generation grows behind it: who has read the new one finds the new parts |
-//! | home | one word | the same |
-//! | fault handler | claimed; the record that does not hold is written, then holds | a fault finds a whole handler; the generation behind it |
+//! | table, space | claimed; rows cons and decons: intent, pins, exchange, unpins | the generation is incremented afterwards: a CPU that has read the new generation finds the new parts |
+//! | home | one word | the generation is incremented afterwards |
+//! | fault handler | claimed; the inactive record is written, then made active | a fault finds a complete handler; the generation is incremented afterwards |
 //!
-//! A claim ([`Component::change`]) keeps two CPUs from changing parts or handler at the same time: a component
-//! never has the table that one of them has given it and the space that the other one has.
+//! A claim ([`Component::change`]) keeps two CPUs from changing parts or handler at the same time: a
+//! component never has the table of one change with the space of the other.
 //!
 //! | operation | needs besides its right |
 //! |---|---|
 //! | `Configure` | the table and the space, with the right to copy them |
 //! | `SetFaultHandler` | an invocation endpoint, with the right to invoke it and without a guard |
-//! | `MakeSinv` | the table that the endpoint goes to, with the right to put capabilities there |
+//! | `MakeSinv` | the table for the new endpoint, with the right to put capabilities there |
 //!
 //! The state of a part:
 //!
@@ -26,7 +26,7 @@
 //!   pins: the part and the component │ the new part, not the old one │ neither
 //! ```
 //!
-//! Threads that run in a component go on with its old parts until they next enter it or their CPU
+//! Threads that run in a component continue with its old parts until they next enter it or their CPU
 //! acknowledges a round; the old parts are not reused before that.
 
 use core::sync::atomic::AtomicU64;
@@ -47,15 +47,14 @@ use dyad_object::kinds::CAPTBL_ROOT;
 use dyad_object::space::Space;
 use dyad_object::{find, reference};
 
-/// Carries an operation on a component out.
+/// Carries out an operation on a component.
 ///
 /// # Errors
 ///
-/// [`Error::Revoked`] if it is gone; of capabilities in arguments, as [`KernelCtx::operand`].
-/// `SetFaultHandler`: [`Error::Denied`] if the endpoint is guarded, [`Error::Again`] if another CPU changes
-/// handler or parts. `SetHome`:
-/// [`Error::NoSuchNode`]. `MakeSinv`: [`Error::BadAddress`], [`Error::Exists`], [`Error::Again`] of the
-/// slot. `Configure`: as [`set_parts`].
+/// [`Error::Revoked`] if the component is gone; the errors of [`KernelCtx::operand`] for capabilities in
+/// arguments. `SetFaultHandler`: [`Error::Denied`] if the endpoint is guarded, [`Error::Again`] if another
+/// CPU changes handler or parts. `SetHome`: [`Error::NoSuchNode`]. `MakeSinv`: [`Error::BadAddress`];
+/// [`Error::Exists`], [`Error::Again`] for the slot. `Configure`: the errors of [`set_parts`].
 pub fn dispatch(cx: &KernelCtx, this: &Operand, op: ComponentOp, a: [u64; 5]) -> Result<u64> {
     let object = this.object()?;
     let component: &'static Component = find(cx.node, object, Component::KIND)?;
@@ -115,8 +114,8 @@ pub fn dispatch(cx: &KernelCtx, this: &Operand, op: ComponentOp, a: [u64; 5]) ->
     }
 }
 
-/// Gives a component a capability table and an address space, which it pins. `COPY` of both is what it
-/// takes: the component can then do with them whatever the caller could have given it.
+/// Gives a component a capability table and an address space, which it pins. The caller needs `COPY` of both:
+/// the component can then do with them whatever the caller could have given it.
 fn configure(cx: &KernelCtx, component: &'static Component, a: [u64; 5]) -> Result<u64> {
     let table = CapIndex::new(a[0]).ok_or(Error::NoCap)?;
     let table = cx.operand(table, CapType::Captbl, Rights::COPY)?;
@@ -130,12 +129,12 @@ fn configure(cx: &KernelCtx, component: &'static Component, a: [u64; 5]) -> Resu
     Ok(0)
 }
 
-/// Pins what a component is to consist of, puts it there, and unpins what was there before.
+/// Pins the new parts of a component, stores them, and unpins the old ones.
 ///
 /// # Errors
 ///
-/// What keeps table or space from being pinned. [`Error::Again`] if another CPU changes handler or parts;
-/// nothing has changed then.
+/// The errors of pinning table or space. [`Error::Again`] if another CPU changes handler or parts; nothing
+/// has changed then.
 pub fn set_parts(
     cx: &KernelCtx,
     component: &'static Component,
@@ -159,8 +158,8 @@ pub fn set_parts(
     done
 }
 
-/// Unpins what a component that is to be given up consists of. Before its frame changes its type: a
-/// frame with references is not given up, and each part has one.
+/// Removes and unpins the parts of a component that is to be untyped. Called before its frame changes its
+/// type: a frame with references is not untyped, and each part holds one.
 ///
 /// # Errors
 ///
@@ -175,10 +174,10 @@ pub fn take_parts(cx: &KernelCtx, object: WeakRef) -> Result<()> {
     done
 }
 
-/// Rows cons and decons for a part: intent; pin the new one; CAS old -> new; unpin the old one; intent
-/// cleared. The first part also pins the component, the last one unpins it: a component that is given
-/// a part while it is being given up stays, or nobody would ever unpin the part. The intent names all
-/// whose references change, so that a recoverer counts them.
+/// Rows cons and decons for a part: intent; pin the new part; CAS old -> new; unpin the old part; intent
+/// cleared. The first part also pins the component, and the last one unpins it: a component that gets a part
+/// while it is being untyped stays, because otherwise nothing would ever unpin the part. The intent names all
+/// frames whose references change, so that recovery counts them.
 fn change_part(
     cx: &KernelCtx,
     object: WeakRef,
@@ -222,8 +221,8 @@ fn change_part(
     done
 }
 
-/// The pins of a new part, and of its component if it had none in its place. The component first:
-/// if the part cannot be pinned, one pin has to be undone that nobody can have seen as an entry.
+/// Pins a new part, and its component if it had none in its place. The component comes first: if the part
+/// cannot be pinned, only one pin has to be undone, and no entry has shown it.
 fn pin_part(
     cx: &KernelCtx,
     object: WeakRef,

@@ -1,24 +1,24 @@
 //! Operations on asynchronous endpoints.
 //!
-//! An endpoints object has [`LINES`] lines; a line has a word of bits, a list of threads that have
-//! become ready, and at most one waiter ([`dyad_object::endpoint`]). Sending sets bits and never
-//! waits, so a sender can neither be blocked by a receiver nor fill anything up.
+//! An endpoints object has [`LINES`] lines; a line has a word of bits, a list of threads that have become
+//! ready, and at most one waiter ([`dyad_object::endpoint`]). Sending sets bits and never waits, so a
+//! receiver cannot block a sender, and a sender cannot fill anything up.
 //!
-//! | who | does | then |
+//! | thread | does | then |
 //! |---|---|---|
 //! | sender | sets its bits; fence | takes the waiter off by an exchange, wakes it |
-//! | receiver | becomes the waiter; fence | looks at the bits once more |
+//! | receiver | becomes the waiter; fence | reads the bits once more |
 //!
 //! Either the sender finds the waiter or the receiver finds the bits.
 //!
 //! | operation | needs besides its right |
 //! |---|---|
-//! | `Send` | nothing: which line, and which bits, is the capability's |
-//! | `MakeSend` | the table that the sending end goes to, with the right to put capabilities there |
-//! | `Bind` | nothing: a CPU that is notified in vain looks, and goes on |
+//! | `Send` | nothing: the capability has the line and the bits |
+//! | `MakeSend` | the table for the sending end, with the right to put capabilities there |
+//! | `Bind` | nothing: a CPU that is notified in vain finds nothing, and continues |
 //!
-//! Bits are or-ed: sending twice before anybody receives is sending once. What has to be counted is
-//! counted in memory that both share, and the bit says that there is something to look for.
+//! Bits are or-ed: two sends before a receive have the effect of one. A program that needs counts keeps them
+//! in shared memory, and uses the bit only as a notification.
 
 use dyad_abi::cap::{CapType, ReceiveOp, Rights, SendOp};
 use dyad_abi::{CpuId, Error, NodeId, Result};
@@ -30,14 +30,14 @@ use dyad_machine::Platform;
 use dyad_machine::kernel_ctx::{KernelCtx, Operand};
 use dyad_object::endpoint::{Endpoints, LINES, Line};
 
-/// In `Receive`: do not wait.
+/// The deadline of a `Receive` that does not wait.
 pub const NOW: u64 = 1;
 
-/// Sends: sets the capability's bits at the endpoint, wakes who waits there.
+/// `Send`: sets the capability's bits at the endpoint, and wakes its waiter.
 ///
 /// # Errors
 ///
-/// [`Error::BadSyscall`]: there is no other operation.
+/// [`Error::BadSyscall`] for any other operation; the errors of [`sent`].
 #[inline(never)]
 pub fn send<P: Platform>(
     cx: &KernelCtx,
@@ -52,11 +52,11 @@ pub fn send<P: Platform>(
     sent::<P>(cx, to)
 }
 
-/// The rest of it, once the bits are set and nothing later has been looked at: wakes who waits there.
+/// The second half of `Send`, once the bits are set and before anything later is read: wakes the waiter.
 ///
 /// # Errors
 ///
-/// As [`dispatch::wake_receiver`].
+/// The errors of [`dispatch::wake_receiver`].
 pub fn sent<P: Platform>(cx: &KernelCtx, to: Endpoint) -> Result<OpOutcome> {
     match to.line.take_waiter(cx.node) {
         // The bits stay until somebody receives there.
@@ -66,8 +66,8 @@ pub fn sent<P: Platform>(cx: &KernelCtx, to: Endpoint) -> Result<OpOutcome> {
     }
 }
 
-/// The line that an operation is about: number `index` of those that the capability is for, so that
-/// whoever has been given some lines cannot name the others of the frame.
+/// The line that an operation is about: number `index` of the capability's range. A capability for some lines
+/// can therefore not name the other lines of the frame.
 #[inline]
 fn line_at(
     endpoints: &'static Endpoints,
@@ -81,12 +81,12 @@ fn line_at(
     Ok((endpoints.line(at)?, at))
 }
 
-/// `Receive` at an endpoint: line `at` of an object. Takes what there is, or waits for something until
-/// `deadline`; [`NOW`]: does not wait.
+/// `Receive` at an endpoint, line `at` of an object. Takes what is pending, or waits for something until
+/// `deadline`; with [`NOW`] it does not wait.
 ///
 /// # Errors
 ///
-/// As [`dispatch::block`].
+/// The errors of [`dispatch::block`].
 #[inline]
 pub fn receive_at<P: Platform>(
     cx: &KernelCtx,
@@ -101,16 +101,15 @@ pub fn receive_at<P: Platform>(
     dispatch::block::<P>(cx, object, at, line, deadline)
 }
 
-/// Carries an operation on the receiving end out.
+/// Carries out an operation on the receiving end.
 ///
-/// `Receive` takes all that has come at once: bits, or the news of one thread. With [`NOW`] it never
-/// waits; with another number that is not 0, it waits until that point in fused time at most, and its
-/// value is 0 if nothing has come.
+/// `Receive` takes all pending bits, or the event of one thread. With [`NOW`] it never waits; any other
+/// deadline but 0 is a point in fused time after which it returns, with the value 0 if nothing has come.
 ///
 /// # Errors
 ///
-/// [`Error::BadArgument`] if there is no such line; `Receive`: [`Error::Exists`] if another thread
-/// waits there; `MakeSend`: as [`destination`] and [`activate`]; `Bind`: [`Error::NoSuchNode`].
+/// [`Error::BadArgument`] if there is no such line; `Receive`: [`Error::Exists`] if another thread waits
+/// there; `MakeSend`: the errors of [`destination`] and [`activate`]; `Bind`: [`Error::NoSuchNode`].
 #[inline(never)]
 pub fn receive<P: Platform>(
     cx: &KernelCtx,

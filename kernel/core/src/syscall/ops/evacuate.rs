@@ -9,16 +9,16 @@ use dyad_machine::Platform;
 use dyad_machine::kernel_ctx::Operand;
 use dyad_space::mapping::SpaceCtx;
 
-/// `Evacuate`: a [`Step`] for pages from `start` on that faults have put into frames of the memory. See
+/// `Evacuate`: one [`Step`] for pages from `start` on that faults have put into frames of the memory. See
 /// [`dyad_space::evacuate`].
 ///
-/// Bounded as `Reclaim` is, by the budget of a call.
+/// Bounded by the budget of a call, like `Reclaim`.
 ///
 /// # Errors
 ///
-/// [`Error::BadAddress`], [`Error::BadArgument`], [`Error::NoSuchNode`]; [`Error::NoMemory`] if the supply
-/// of the node has no frame; [`Error::Again`] if somebody else changes a page, or no frame is quiesced:
-/// what has been done stays so, and asking again from the same address does no harm.
+/// [`Error::BadAddress`], [`Error::BadArgument`], [`Error::NoSuchNode`]; [`Error::NoMemory`] if the supply of
+/// the node has no frame; [`Error::Again`] if another CPU changes a page, or no frame is quiesced. What has
+/// been done stays done, and a repeated call from the same address does no harm.
 pub fn evacuate<P: Platform>(
     this: &SpaceCtx<'_>,
     (start, what): (u64, u64),

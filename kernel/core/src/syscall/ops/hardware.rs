@@ -1,28 +1,27 @@
 //! Operations on a node's hardware.
 //!
-//! A Hardware capability is for one node; init starts with those of all.
+//! A Hardware capability is for one node; init starts with one for each node.
 //!
-//! | operation | acts on | if the caller is elsewhere |
+//! | operation | acts on | with a caller on another node |
 //! |---|---|---|
-//! | `Now`, `Where`, `NodeState`, `Quiesced`, `Shutdown`, `Inside` | the system | the same |
-//! | `StartCpu` | a CPU of the capability's node | a message carries it there |
+//! | `Now`, `Where`, `NodeState`, `Quiesced`, `Shutdown`, `Inside` | the system | works |
+//! | `StartCpu` | a CPU of the capability's node | works, by a message |
 //! | `FlushStep`, `FlushTlb`, `AttachIrq`, `Write`, `Report` | the node the caller runs on | [`Error::NotReady`] |
 //!
-//! The last ones use what is private to a node (its round, its TLBs, its table of interrupts, its
-//! serial line), which no other node can reach; a caller that may run on several nodes has to hold
-//! the capability for each.
+//! The operations of the last row use what is private to a node (its round, its TLBs, its table of
+//! interrupts, its serial line), which no other node can reach. A caller that may run on several nodes has to
+//! hold the capability for each.
 //!
 //! | operation | needs besides its right |
 //! |---|---|
 //! | `StartCpu` | the thread, with the right to resume it |
 //! | `AttachIrq` | a sending end, with the right to send and without a guard |
 //!
-//! Nothing here is undone when a capability is given up: an interrupt stays attached, a root thread
-//! stays one, until somebody with such a capability says otherwise. What they lead to is looked at
-//! each time.
+//! Nothing here is undone when a capability is removed: an interrupt stays attached, and a root thread stays
+//! one, until another call changes it. Their targets are checked at each use.
 //!
-//! Bounds: a step of a round at most [`quiet::MAX_STEPS`], a text at most [`MAX_WRITE`] bytes and one line,
-//! anything else a fixed number of words.
+//! Bounds: a step of a round does at most [`quiet::MAX_STEPS`] steps, a text has at most [`MAX_WRITE`] bytes
+//! and one line, and every other operation accesses a fixed number of words.
 
 use dyad_abi::cap::{CapIndex, CapType, HardwareOp, SendOp};
 use dyad_abi::clock::{KernelCounter, SimCounter};
@@ -41,13 +40,14 @@ use dyad_object::find;
 use dyad_object::thread::Thread;
 use dyad_space::copy;
 
-/// Carries an operation on hardware out.
+/// Carries out an operation on hardware.
 ///
 /// # Errors
 ///
 /// [`Error::NotReady`] as in the table above, or if rounds have not begun; [`Error::NoSuchNode`],
-/// [`Error::BadArgument`]; [`Error::Again`] if another CPU drives the round, or a message does not fit
-/// now; of user memory, as [`copy::copy_in`]; of capabilities in arguments, as [`KernelCtx::operand`].
+/// [`Error::BadArgument`]; [`Error::Again`] if another CPU drives the round, or a message does not fit now;
+/// the errors of [`copy::copy_in`] for user memory, and of [`KernelCtx::operand`] for capabilities in
+/// arguments.
 pub fn dispatch<P: Platform>(
     cx: &KernelCtx,
     this: &Operand,
@@ -117,9 +117,9 @@ pub fn dispatch<P: Platform>(
     }
 }
 
-/// Makes a thread the root thread of a CPU. On another node that node's first CPU does it, as root
-/// threads are private to a node. The caller is not told what has come of it: a message that makes no
-/// sense there any more is dropped and reported on that node's console.
+/// Makes a thread the root thread of a CPU. For a CPU of another node, that node's first CPU does it, because
+/// root threads are private to a node. The caller is not told the outcome: a message that is no longer valid
+/// is dropped and reported on that node's console.
 fn start_cpu<P: Platform>(cx: &KernelCtx, node: NodeId, a: [u64; 5]) -> Result<u64> {
     let cpu = CpuId::new(a[0])
         .filter(|c| c.index() < cx.node.params.cpus)
@@ -153,11 +153,11 @@ fn start_cpu<P: Platform>(cx: &KernelCtx, node: NodeId, a: [u64; 5]) -> Result<u
     Ok(0)
 }
 
-/// Interrupts of this node become messages at the endpoint of a Send capability, with its bits.
+/// Attaches an interrupt of this node to the endpoint of a Send capability: the interrupt then sends the
+/// capability's bits.
 ///
-/// What is kept is a weak reference: when the endpoint is gone, interrupts find nothing. But nobody
-/// looks at the capability again, so it must not be guarded: a guard could be revoked, and this would
-/// not notice.
+/// The kernel keeps a weak reference: when the endpoint is gone, interrupts have no effect. The capability is
+/// not checked again, so it must not be guarded: a revoked guard would go unnoticed.
 fn attach(cx: &KernelCtx, a: [u64; 5]) -> Result<u64> {
     let slot = usize::try_from(a[0])
         .ok()
@@ -176,12 +176,12 @@ fn attach(cx: &KernelCtx, a: [u64; 5]) -> Result<u64> {
     Ok(0)
 }
 
-/// Writes text of the caller to this node's console, up to the end of a line and at most [`MAX_WRITE`]
-/// bytes. Value: bytes taken; the caller goes on behind them.
+/// Writes text of the caller to this node's console, up to the end of a line and at most [`MAX_WRITE`] bytes.
+/// Value: the number of bytes taken; the caller continues after them.
 ///
 /// # Errors
 ///
-/// As [`copy::copy_in`].
+/// The errors of [`copy::copy_in`].
 fn write<P: Platform>(cx: &KernelCtx, at: u64, len: u64) -> Result<u64> {
     let n = len.min(MAX_WRITE as u64) as usize;
     let mut text = [0; MAX_WRITE];

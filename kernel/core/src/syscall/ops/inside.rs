@@ -1,28 +1,28 @@
-//! `HardwareOp::Inside`: whether an invocation that a service has seen begin may still go on.
+//! `HardwareOp::Inside`: whether an invocation that a service has seen begin may still continue.
 //!
-//! A service notes in its locks which invocation holds them, by the token that the kernel gave to that invocation
-//! (`thread id << 8 | depth`). A thread can end within the service: its node dies, its owner stops it and the grace
-//! period of [`stop`](super::stop) passes, its component is given up. Then the lock stays held, and the next
-//! invocation that wants the lock asks here.
+//! A service records in its locks the token of the invocation that holds them, as the kernel gave it to that
+//! invocation (`thread id << 8 | depth`). A thread can end within the service: its node dies; its owner stops
+//! it and the grace period of [`stop`](super::stop) passes; or its component is untyped. The lock then stays
+//! held, and the next invocation that wants it calls this operation.
 //!
 //! | the thread with that id is | value |
 //! |---|---|
-//! | not there; ready or waiting, and fewer invocations deep | 0 |
-//! | stopped | 0, for good: a thread that is stopped within the caller's component is ended there by this question, so that it cannot be resumed |
-//! | anything else: it runs, is on its way, is being changed, or is as deep as that | 1 |
+//! | not there; or ready or waiting, with a smaller depth | 0 |
+//! | stopped | 0, for good: this call ends a thread that is stopped within the caller's component there, so that it cannot be resumed |
+//! | in any other state: it runs, is in transit, is being changed, or has at least that depth | 1 |
 //!
 //! # Why 0 means never again
 //!
 //! Thread ids belong to one live thread each, and an invocation stack has one entry for each depth: no two
-//! invocations that are under way have one token. A ready or waiting thread has stored its depth before it was given
-//! up, and a thread that is less deep has left the invocation. A stopped thread is taken, so its depth and
-//! components are those of a thread that nobody changes; LOST registers are set by nobody but `Configure`, which
-//! begins with an empty stack. 1 may be out of date, and a new invocation can have the token of an old one: the
+//! invocations that are under way have one token. A ready or waiting thread stored its depth before its owner
+//! word changed, and a thread with a smaller depth has left the invocation. A stopped thread is taken, so no
+//! other CPU changes its depth and components. Only `Configure` sets LOST registers again, and it begins with
+//! an empty stack. The value 1 may be stale, and a new invocation can have the token of an old one: the
 //! service asks again.
 //!
-//! A thread that is as deep as that in another component counts as inside: components of a thread that somebody may
-//! dispatch cannot be read as one. That keeps a lock held for as long as its holder's program likes, so no two programs
-//! share a lock.
+//! A thread with that depth in another component counts as inside, because the components of a thread that
+//! can be dispatched cannot be read consistently. The holder's program can thereby keep a lock held for as
+//! long as it likes, so no two programs share a lock.
 
 use core::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! Operations on memory: what frames are used for.
+//! Operations on memory: retyping, splitting and merging of frames.
 //!
 //! ```text
 //!                 Split                RetypeUser, RetypeKernel
@@ -7,27 +7,25 @@
 //!                             └──────────── RetypeUntyped: no references, stamped ──────┘
 //! ```
 //!
-//! The transitions are rows of [`dyad_retype`], each begun by one compare-and-swap of the head's
-//! word, which has type, version and references in it, at its beginning: of two operations on a
-//! block one is refused. What is checked here is that the block is the capability's, as a whole,
-//! and what an object needs besides to be given up.
+//! The transitions are rows of [`dyad_retype`]. Each begins with one compare-and-swap of the head's word,
+//! which holds type, version and references: of two operations on a block one is refused. This module checks
+//! that the whole block belongs to the capability, and what an object requires before it is untyped.
 //!
-//! | what makes a frame safe to use for something else | who sees to it |
+//! | condition for reusing a frame | ensured by |
 //! |---|---|
 //! | nothing refers to it | its references, in the word that is exchanged |
-//! | nobody has it in hand | its stamp: every node has been quiet since, or it is not claimed |
-//! | nothing of its former contents is left | zeros, written while it is RETYPING, where nobody looks |
-//! | capabilities for what it was | its version, which has grown with it |
+//! | no CPU still uses it | its stamp: it is claimed only when every node has been quiet since |
+//! | nothing of its former contents is left | zeros, written while it is RETYPING, when no other CPU reads it |
+//! | capabilities for its former use are dead | its version, which has been incremented |
 //!
-//! A capability for a new object is made by whoever has its memory (`Activate`), with all that has
-//! to be told of it: the guard of the memory, so that what is made of it goes with it; the version,
-//! so that it is dead when the frame is something else.
+//! A holder of the memory makes the capability for a new object (`Activate`). The capability gets the guard
+//! of the memory, so that it is revoked with the memory, and the frame's version, so that it is dead when the
+//! frame is retyped.
 //!
-//! Bounds: an operation changes one block. Blocks that have been used are zeroed when they are
-//! used again, at most 2^[`MAX_ZEROED`] frames at once. A block that nobody has used since the pools were
-//! made is zero already and costs the same whatever its size. An operation splits at most
-//! [`MAX_SPLITS`] times; down to a frame it takes 20. `Count` looks at
-//! [`MAX_COUNTED`] words.
+//! Bounds: an operation changes one block. Blocks that have been used are zeroed when they are used again, at
+//! most 2^[`MAX_ZEROED`] frames at once. A block that has not been used since the pools were formatted is
+//! zero already and costs the same whatever its size. An operation splits at most [`MAX_SPLITS`] times;
+//! splitting a largest block down to a frame takes 20. `Count` reads [`MAX_COUNTED`] words.
 
 use dyad_abi::cap::{CapType, Counted, MemoryOp, ObjectKind, Rights};
 use dyad_abi::user::PAGE_SIZE;
@@ -51,21 +49,21 @@ use dyad_object::thread::{NO_MORE_EVENTS, State, Thread};
 /// Largest block that is zeroed in one operation: 16 frames, 64 KiB.
 pub const MAX_ZEROED: u32 = 4;
 
-/// Splits of one operation. A call that needs more is refused with `Again`, and the next one finds a smaller
+/// Splits of one operation. A call that needs more is refused with `Again`, and the next call finds a smaller
 /// block.
 pub const MAX_SPLITS: u32 = 10;
 
-/// Words of frames that one `Count` looks at.
+/// Frame words that one `Count` reads.
 pub const MAX_COUNTED: u32 = 64;
 
-/// Carries an operation on memory out: on the frame, or on the block that begins, at offset `a[0]`
-/// of the capability.
+/// Carries out an operation on memory: on the frame at offset `a[0]` of the capability, or on the block that
+/// begins there.
 ///
 /// # Errors
 ///
-/// [`Error::BadArgument`] beyond the capability, or if the frame is no block of that size; as
-/// [`claim`], [`to_untyped`]; of the slot for a new capability, as [`destination`] and
-/// [`activate`].
+/// [`Error::BadArgument`] beyond the capability, or if the frame is no block of that size; the errors of
+/// [`claim`] and [`to_untyped`]; the errors of [`destination`] and [`activate`] for the slot of a new
+/// capability.
 pub fn dispatch<P: Platform>(
     cx: &KernelCtx,
     memory: &Operand,
@@ -134,8 +132,8 @@ pub fn dispatch<P: Platform>(
     }
 }
 
-/// What frames are used for: `frames` from `at` on, or as many of them as [`MAX_COUNTED`] looks reach. What
-/// one moment's words said, each at another moment.
+/// Counts the frames by use: `frames` frames from `at` on, or as many of them as [`MAX_COUNTED`] reads cover.
+/// Words are read one after the other, so the result is no snapshot.
 fn count(cx: &KernelCtx, memory: &Operand, at: u64, frames: u64) -> Result<u64> {
     let last = frames
         .checked_sub(1)
@@ -175,8 +173,8 @@ fn count(cx: &KernelCtx, memory: &Operand, at: u64, frames: u64) -> Result<u64> 
     Ok(counted.bits())
 }
 
-/// A user block must lie within the capability, as a whole: whoever has one frame of it must not get at
-/// the others by the capability of the block. Objects are one frame.
+/// Checks that a user block lies within the capability as a whole: a holder of one of its frames must not
+/// reach the others by a capability for the block. Objects are one frame.
 fn block_within(memory: &Operand, at: u64, word: FrameWord) -> Result<()> {
     if let FrameType::User(order) = word.ty
         && !lacks!("ops::memory::block_within::range")
@@ -186,15 +184,15 @@ fn block_within(memory: &Operand, at: u64, word: FrameWord) -> Result<()> {
     Ok(())
 }
 
-/// Claims the untyped block of `order` that starts at `frame`, splitting a larger one if need be,
-/// and fills it with zeros.
+/// Claims the untyped block of `order` that starts at `frame`, splitting a larger one if necessary, and fills
+/// it with zeros.
 ///
 /// # Errors
 ///
-/// [`Error::Exists`] if it is in use, [`Error::Denied`] if it is the system's,
-/// [`Error::BadArgument`] if no block of that size begins there, [`Error::TooLarge`] if more is to
-/// be zeroed than one operation may; [`Error::Again`] if it is being changed, is not quiesced, or has been split
-/// as often as one operation may.
+/// [`Error::Exists`] if the block is in use, [`Error::Denied`] if it is the system's, [`Error::BadArgument`]
+/// if no block of that size begins there, [`Error::TooLarge`] if more would have to be zeroed than one
+/// operation may; [`Error::Again`] if the block is being changed, is not quiesced, or has been split as often
+/// as one operation may.
 pub fn claim<P: Platform>(cx: &KernelCtx, frame: FrameRef, order: Order) -> Result<Claim> {
     let frames = cx.frames();
     // The way from a tail to its head is gone once. Behind each split, the half with the frame is known.
@@ -247,12 +245,12 @@ pub fn claim<P: Platform>(cx: &KernelCtx, frame: FrameRef, order: Order) -> Resu
     Ok(claim)
 }
 
-/// Makes a kernel object of an untyped frame. All zeros is a valid object of every kind, in its
-/// first state: nothing has to be set up that a crash could leave half done.
+/// Retypes an untyped frame to a kernel object. All zeros is a valid object of every kind, in its initial
+/// state: there is no set-up that a crash could leave half done.
 ///
 /// # Errors
 ///
-/// As [`claim`].
+/// The errors of [`claim`].
 pub fn retype_kernel<P: Platform>(
     cx: &KernelCtx,
     frame: FrameRef,
@@ -277,27 +275,27 @@ pub fn retype_kernel<P: Platform>(
     }
 }
 
-/// The same for a frame that is to be split off, and for what can be said of one that cannot.
+/// Retypes a frame that has to be split off first, and finds the error for one that cannot be.
 #[cold]
 fn split_off<P: Platform>(cx: &KernelCtx, frame: FrameRef, used: Use) -> Result<WeakRef> {
     let claim = claim::<P>(cx, frame, Order::FRAME)?;
     Ok(cx.frames().from_untyped_finish(claim, used, cx)?)
 }
 
-/// Gives a frame's object, or the user block that it heads, up. Returns the stamp: the frame can be
-/// used again once every node has been quiet since. Capabilities for it are dead at once; what is
-/// in hand on other CPUs they may use until then.
+/// Untypes a frame's object, or the user block that it heads. Returns the stamp: the frame can be used again
+/// once every node has been quiet since. Capabilities for it are dead at once; other CPUs may use references
+/// that they hold until then.
 ///
 /// # Errors
 ///
-/// [`Error::Exists`] if something still refers to it; [`Error::NotReady`] if it is a thread that
-/// has not been stopped or is on a list, or endpoints whose lists are not empty;
-/// [`Error::Denied`] for frames of the system.
+/// [`Error::Exists`] if something still refers to it; [`Error::NotReady`] if it is a thread that has not been
+/// stopped or is on a list, or endpoints whose lists are not empty; [`Error::Denied`] for frames of the
+/// system.
 pub fn to_untyped(cx: &KernelCtx, frame: FrameRef) -> Result<u64> {
     untype(cx, frame, cx.frames().look(frame)?)
 }
 
-/// The same, if the frame's word is still this one but for references.
+/// Untypes a frame if its word is still `word`, except for references.
 ///
 /// What an object needs besides comes before its frame changes its type, and is such that a refusal
 /// after it does no harm: a component without parts can be configured again, lists are opened
@@ -341,8 +339,8 @@ fn untype(cx: &KernelCtx, frame: FrameRef, word: FrameWord) -> Result<u64> {
     Ok(stamp.get())
 }
 
-/// A thread whose frame is given up must be on no list and on no CPU, and stay so: from here on
-/// nobody configures or resumes it. If its frame cannot be given up after all, it can be tried again.
+/// Prepares a thread whose frame is untyped: it must be on no list and on no CPU, and stay so. From here on
+/// it cannot be configured or resumed. If its frame cannot be untyped after all, the caller can try again.
 fn end_thread(cx: &KernelCtx, t: &'static Thread) -> Result<()> {
     let words = cx.words();
     let owner = t.owner(words).ok_or(Error::Corrupt)?;
@@ -365,8 +363,8 @@ fn end_thread(cx: &KernelCtx, t: &'static Thread) -> Result<()> {
     Ok(())
 }
 
-/// The capability for what a frame is, with these rights: whoever has the memory decides what
-/// others may.
+/// The capability for the current object or block of a frame, with the given rights: the holder of the memory
+/// decides them.
 fn contents_of(frame: FrameRef, word: FrameWord, rights: Rights) -> Result<Contents> {
     let (ty, payload) = match word.ty {
         FrameType::User(order) => (CapType::Frame, [0, order.frames(), 0]),

@@ -1,25 +1,25 @@
 //! Operations on capabilities: from the words of a call to the object.
 //!
-//! Every call names a capability of the running component and an operation, whose number is the
-//! bit of its right. The capability is looked up (two loads), its rights are compared, its guard
-//! and the version of its object are checked (one load each), and only then does the operation
-//! begin. An operation that is refused has changed nothing, but where its page says so; one that is not
-//! over when its CPU's node dies is undone or finished by whoever recovers that.
+//! Every call names a capability of the running component and an operation, whose number is the bit of its
+//! right. The capability is looked up (two loads), its rights are compared, its guard and the version of its
+//! object are checked (one load each), and only then does the operation begin. An operation that is refused
+//! has changed nothing, unless its page says otherwise. Recovery undoes or finishes an operation that is
+//! under way when its node dies.
 //!
 //! | type | operations in | may end with another thread running |
 //! |---|---|---|
 //! | Captbl, Liveness | [`captbl`] | no |
 //! | Memory | [`memory`] | no |
-//! | Space | [`space`], as authority also Frame and PageTable | no |
+//! | Space | [`space`]; Frame and PageTable are authority for it | no |
 //! | Component | [`component`] | no |
 //! | Thread | [`thread`], [`registers`] | `Dispatch`, `Yield`, `Exit`, `Migrate`, `Jump`, `Load` |
 //! | Time | [`time`] | no |
-//! | Send, Receive | [`endpoint`] | `Send` to a thread that is more urgent, `Receive` that waits |
-//! | Hardware | [`hardware`] | if a round finds that what the caller runs in is gone |
+//! | Send, Receive | [`endpoint`] | `Send` to a thread with a higher priority, `Receive` that waits |
+//! | Hardware | [`hardware`] | if a round finds that the caller's component or address space is gone |
 //! | Sinv | [`crate::syscall::invoke`] | if it crosses |
 //! | ThreadIds | none; the authority of `Thread.Configure` over ids | no |
 //!
-//! What the object's capability keeps besides the object:
+//! The payload of a capability, beside the reference to its object:
 //!
 //! | type | payload |
 //! |---|---|
@@ -62,16 +62,15 @@ use dyad_machine::kernel_ctx::{KernelCtx, Operand};
 use dyad_machine::lookup::operand;
 use dyad_object::component::Entry;
 
-/// Carries a call out: `word` is the index of a capability, and the number of an operation in bits
-/// 32 up.
+/// Carries out a call: `word` has the index of a capability, and the number of an operation in bits 32 up.
 ///
-/// In the order in which it is told: an index that is none, a number that is none, an empty slot, a
-/// right that is missing, a guard or object that is gone, then the operation's own errors. So
-/// nobody learns whether something is alive who may not use it.
+/// Errors are checked in this order: an invalid index, an invalid operation number, an empty slot, a missing
+/// right, a revoked guard or object, then the operation's own errors. A caller without the right gets the
+/// same error whether or not the object is alive.
 ///
 /// # Errors
 ///
-/// Why it was refused; nothing has changed, unless the operation's page says so.
+/// The reason of the refusal; nothing has changed, unless the operation's page says so.
 #[inline]
 pub fn call<P: Platform>(cx: &KernelCtx, word: u64, a: [u64; 5]) -> Result<OpOutcome> {
     let index = CapIndex::new(word & 0xffff_ffff).ok_or(Error::NoCap)?;
@@ -93,13 +92,12 @@ pub fn call<P: Platform>(cx: &KernelCtx, word: u64, a: [u64; 5]) -> Result<OpOut
     with::<P>(cx, &this, place, number, a)
 }
 
-/// On a capability that this CPU remembers, which permits it. The types that are used most come
-/// first, and with the words they need only; introspection is the same for all and has no way of
-/// its own.
+/// Carries out an operation on a cached capability that permits it. The most frequent types come first, with
+/// only the words that they need; introspection is the same for all types and has no branch of its own.
 ///
 /// # Errors
 ///
-/// As [`call`].
+/// The errors of [`call`].
 #[inline(always)]
 pub fn on_known<P: Platform>(
     cx: &KernelCtx,
@@ -133,9 +131,8 @@ pub fn on_known<P: Platform>(
     with::<P>(cx, &known.operand(), known.place(), number, a)
 }
 
-/// With a capability that permits the operation and is alive, and the object where its type has a
-/// place. Operations that may switch threads tell so ([`OpOutcome::Switched`]); the others have a
-/// value.
+/// Carries out an operation on a live capability that permits it, with the object if its type has one.
+/// Operations that may switch threads return [`OpOutcome::Switched`]; the others have a value.
 #[inline(never)]
 fn with<P: Platform>(
     cx: &KernelCtx,
@@ -170,8 +167,8 @@ fn with<P: Platform>(
     }
 }
 
-/// Looks a capability up the slow path, and remembers it, or that there is none. The right is compared
-/// before the guard and the object are looked at.
+/// Looks a capability up on the slow path, and caches it or its absence. The right is compared before the
+/// guard and the object are read.
 #[cold]
 fn look_up(cx: &KernelCtx, index: CapIndex, number: u64) -> Result<(Operand, ObjectAt)> {
     let found = match cx.lookup(index) {
@@ -190,8 +187,7 @@ fn look_up(cx: &KernelCtx, index: CapIndex, number: u64) -> Result<(Operand, Obj
     Ok((this, ObjectAt::of(cx, &this)))
 }
 
-/// Carries an operation out on a capability that permits it and is alive, of the types that need no
-/// thread switch.
+/// Carries out an operation on a live capability that permits it, for the types that need no thread switch.
 #[inline(never)]
 fn on<P: Platform>(cx: &KernelCtx, this: &Operand, number: u64, a: [u64; 5]) -> Result<u64> {
     let bad = Error::BadSyscall;
@@ -227,8 +223,7 @@ fn on<P: Platform>(cx: &KernelCtx, this: &Operand, number: u64, a: [u64; 5]) -> 
     }
 }
 
-/// Where an invocation endpoint leads. Whether the component still is one is looked at when it is
-/// entered.
+/// The target of an invocation endpoint. Whether the component is still alive is checked when it is entered.
 ///
 /// # Errors
 ///
@@ -242,8 +237,8 @@ pub fn sinv_entry(sinv: &Operand) -> Result<Entry> {
     })
 }
 
-/// The frame at an offset of a Memory capability: operations name frames by offset, so no frame can be
-/// named that is not the capability's.
+/// The frame at an offset of a Memory capability. Operations name frames by offset, so they can name only
+/// frames of the capability.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! `Reclaim`: pages that faults have mapped, and the tables around them, go back to the supply.
+//! `Reclaim`: returns pages that faults have mapped, and empty tables above them, to the supply.
 
 use dyad_abi::user::{PAGE_SIZE, USER_END};
 use dyad_abi::{Error, Result};
@@ -9,25 +9,25 @@ use dyad_shm::frame::{FrameRef, WeakRef};
 use super::ranges::{LOOK, address, budget};
 use dyad_space::mapping::{Driver, SpaceCtx, refusal, table_kind};
 
-/// A page unmapped in one table.
+/// The cost of unmapping a page in one table.
 const UNMAPPED: u64 = 1_200;
-/// A look whether tables can be taken out.
+/// The cost of checking whether tables can be unlinked.
 const PRUNING: u64 = 600;
 /// Entries of a table.
 const ENTRIES: u64 = 512;
-/// Tables that one `Reclaim` takes out at most.
+/// The most tables that one `Reclaim` unlinks.
 const MAX_PRUNED: u32 = 3;
 
-/// `Reclaim`: unmaps pages that faults have put there, on all ISAs; other pages stay. Tables that are
-/// left empty go back to the supply. Value: pages looked at; the caller goes on behind them.
+/// `Reclaim`: unmaps pages that faults have mapped, on all ISAs; other pages stay. Tables that become empty
+/// return to the supply. Value: the number of pages covered; the caller continues after them.
 ///
-/// Bounded by what it costs (the budget of a call). An empty entry of a higher level is one look, however much it
-/// covers, so that a space with large holes is gone through quickly.
+/// Bounded by the budget of a call. An empty entry of a higher level costs one read, however much it covers,
+/// so large holes are skipped quickly.
 ///
 /// # Errors
 ///
-/// [`Error::BadAddress`], [`Error::BadArgument`]; [`Error::Again`] if somebody else changes a page, or if the
-/// first page has been done but for its tables: what has been unmapped stays so, and asking again from the
+/// [`Error::BadAddress`], [`Error::BadArgument`]; [`Error::Again`] if another CPU changes a page, or if the
+/// first page is done except for its tables. What has been unmapped stays so, and a repeated call from the
 /// same address does no harm.
 pub fn reclaim(this: &SpaceCtx<'_>, start: u64, pages: u64) -> Result<u64> {
     let start = address(start, PAGE_SIZE)?;
@@ -80,12 +80,12 @@ pub fn reclaim(this: &SpaceCtx<'_>, start: u64, pages: u64) -> Result<u64> {
     Ok((va.min(end) - start) / PAGE_SIZE)
 }
 
-/// Takes tables around `va` out that are empty and came from a supply, from below: each that goes may
-/// be what its parent was waiting for. Ends at the first that stays, because it has other entries or
-/// is a user's; that is no error, as somebody may just be filling it again.
+/// Unlinks tables above `va` that are empty and came from a supply, lowest level first: each unlinked table
+/// may have been its parent's last entry. Stops at the first table that stays, because it has other entries
+/// or is a user's. That is no error, because another CPU may just be filling it again.
 ///
-/// Takes at most `left` out, which becomes how many more there may be. `false`: there may be one that it would
-/// have taken.
+/// Unlinks at most `left` tables, and subtracts their number from `left`. Returns `false` if the limit
+/// stopped it.
 fn prune(this: &SpaceCtx<'_>, d: &Driver, va: u64, left: &mut u32) -> bool {
     for above in [Level::L2, Level::L3, Level::L4] {
         let Ok(place) = d.find(va, above) else { break };
@@ -109,8 +109,8 @@ fn prune(this: &SpaceCtx<'_>, d: &Driver, va: u64, left: &mut u32) -> bool {
     true
 }
 
-/// A table that lies in a supply was taken by a fault, and goes back there: nobody has a capability for
-/// it. One that users have linked lies in no supply, and stays theirs.
+/// Returns a table that lies in a supply to untyped: a fault took it from there, and no capability for it
+/// exists. A table that users have linked lies in no supply, and stays theirs.
 pub(super) fn back_to_supply(
     this: &SpaceCtx<'_>,
     d: &Driver,

@@ -1,8 +1,8 @@
 //! Registers of threads: one at a time, and all of them as a page.
 //!
-//! A page of registers ([`Registers`](dyad_abi::emulation::Registers)) has a layout that other ISAs can
-//! read. `Unload` writes one of a thread that was stopped wherever it was, so that somebody else can go on
-//! for it; `Load` makes the calling thread go on with one, on whichever node has the ISA.
+//! A page of registers ([`Registers`](dyad_abi::emulation::Registers)) has a layout that other ISAs can read.
+//! `Unload` writes one for a stopped thread, so that an emulator can continue it; `Load` makes the calling
+//! thread continue with one, on any node of the page's ISA.
 //!
 //! ```text
 //!   STOPPED ──take──▶ CHANGING: registers read ──▶ STOPPED ──▶ the caller's memory
@@ -12,12 +12,12 @@
 //!
 //! | step | order |
 //! |---|---|
-//! | unload: the thread is taken, read, and given back; then the caller's memory is written | a thread that cannot be read, or memory that cannot be written, leaves both as they were |
-//! | load elsewhere: what goes along is in the frame, then the owner word | release, as any hand-over |
+//! | unload: the thread is taken, read, and given back; then the caller's memory is written | a thread that cannot be read, or memory that cannot be written, leaves both unchanged |
+//! | load elsewhere: the registers are in the frame, then the owner word changes | release, as for any handoff |
 //!
-//! What goes along lies where registers of faults are kept: a thread outside of invocations has no fault
-//! that anybody deals with. So if it cannot leave, or its new node dies before it has come there, it
-//! returns from `Load` with an error, and has lost nothing.
+//! The registers that a thread carries lie in the save area of faults, which is free because a thread outside
+//! of invocations has no fault under way. If the thread cannot leave, or its new node dies before it arrives,
+//! it returns from `Load` with an error, and its state is unchanged.
 
 use core::sync::atomic::Ordering;
 
@@ -39,13 +39,13 @@ use dyad_space::copy;
 /// Words that are copied at once.
 const PART: usize = 32;
 
-/// Registers of a stopped thread, on the ISA of this node: only its `arch` crate knows what a register
-/// area means.
+/// Reads or writes one register of a stopped thread, on the ISA of this node: only its `arch` crate knows the
+/// layout of a register area.
 ///
 /// # Errors
 ///
-/// [`Error::NotReady`] if it is not stopped; [`Error::TooDeep`] within an invocation, where the registers are
-/// the service's; [`Error::NoIsa`], [`Error::NodeDead`], [`Error::BadArgument`].
+/// [`Error::NotReady`] if the thread is not stopped; [`Error::TooDeep`] within an invocation, where the
+/// registers are the service's; [`Error::NoIsa`], [`Error::NodeDead`], [`Error::BadArgument`].
 pub fn access<P: Platform>(
     cx: &KernelCtx,
     t: &'static Thread,
@@ -67,8 +67,8 @@ pub fn access<P: Platform>(
     done
 }
 
-/// Reads or writes a register of a thread that has been taken. One that has not begun here is set up first, as
-/// if it were to begin: a debugger sees where.
+/// Reads or writes a register of a taken thread. A thread that has not begun on this ISA is first set up at
+/// its entry point, so that a debugger sees where it begins.
 fn register<P: Platform>(t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Result<u64> {
     if t.is_invoking() && !lacks!("ops::registers::register::depth") {
         return Err(Error::TooDeep);
@@ -86,15 +86,16 @@ fn register<P: Platform>(t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Resul
     }
 }
 
-/// `Unload`: all registers of a stopped thread, to memory of the caller. Value: the node it was stopped on.
+/// `Unload`: writes all registers of a stopped thread to memory of the caller. Value: the node on which it
+/// was stopped.
 ///
 /// # Errors
 ///
-/// [`Error::NotReady`] if it is not stopped, or was stopped while it waited: its registers are not
-/// final before it has been told of what it waited for. [`Error::TooDeep`] within an invocation:
-/// they are a service's. [`Error::NoIsa`] if this node has another ISA than the one asked for, or the
-/// thread is on none of this one; [`Error::NodeDead`] if they were lost; [`Error::BadArgument`]; of the
-/// memory, as [`copy::copy_out`].
+/// [`Error::NotReady`] if the thread is not stopped, or was stopped while it waited: its registers are not
+/// final before it has the result of its wait. [`Error::TooDeep`] within an invocation, where the registers
+/// are the service's. [`Error::NoIsa`] if this node does not have the ISA asked for, or the thread does not
+/// run on that ISA; [`Error::NodeDead`] if the registers were lost; [`Error::BadArgument`]; the errors of
+/// [`copy::copy_out`] for the memory.
 pub fn unload<P: Platform>(cx: &KernelCtx, t: &'static Thread, a: [u64; 5]) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     if owner.state != State::Stopped {
@@ -124,7 +125,7 @@ pub fn unload<P: Platform>(cx: &KernelCtx, t: &'static Thread, a: [u64; 5]) -> R
     Ok(owner.node.index() as u64)
 }
 
-/// The registers of a thread that has been taken.
+/// All registers of a taken thread.
 fn all<P: Platform>(t: &Thread) -> Result<[u64; WORDS]> {
     if t.is_invoking() || CrossingState::of(t).depth() != 0 {
         return Err(Error::TooDeep);
@@ -159,14 +160,14 @@ fn all<P: Platform>(t: &Thread) -> Result<[u64; WORDS]> {
     Ok(words)
 }
 
-/// `Load`: the running thread goes on with registers that are in its memory.
+/// `Load`: the running thread continues with registers that are in its memory.
 ///
 /// # Errors
 ///
-/// [`Error::TooDeep`] within an invocation; [`Error::NoSuchNode`]; [`Error::NoIsa`] if the registers are
-/// not of that node's ISA; [`Error::BadAddress`] if program counter or stack pointer cannot be; of the
-/// memory, as [`copy::copy_in`]; if it goes elsewhere, as [`handoff::send`]. It goes on behind the
-/// call then.
+/// [`Error::TooDeep`] within an invocation; [`Error::NoSuchNode`]; [`Error::NoIsa`] if the registers are not
+/// of that node's ISA; [`Error::BadAddress`] if program counter or stack pointer is no user address; the
+/// errors of [`copy::copy_in`] for the memory, and of [`handoff::send`] for another node. The thread then
+/// continues after the call.
 pub fn load<P: Platform>(cx: &KernelCtx, t: &'static Thread, a: [u64; 5]) -> Result<OpOutcome> {
     if t.is_invoking() || CrossingState::of(t).depth() != 0 {
         return Err(Error::TooDeep);

@@ -1,48 +1,47 @@
 //! Operations on address spaces.
 //!
-//! Who may: the capability of the space says which operations; a page is mapped only on the
-//! authority of a Frame capability, and never with more than that permits, also later:
-//! what it may become is noted in the entry, and `Protect` does not go beyond.
+//! The capability of the space permits operations. A page is mapped only on the authority of a Frame
+//! capability, and never with more permissions than that grants, also later: the entry records which
+//! permissions the page may get, and `Protect` does not exceed them.
 //!
 //! | operation | bound |
 //! |---|---|
 //! | `Map`, `Unmap`, `Protect`, `Harvest`, `Translate`, `Link`, `Unlink` | one walk, one entry (see [`dyad_space::mapping`]); `Map` and `Protect` with [`MAP_EXECUTE`] rewrite one frame |
 //! | `AddRegion`, `RemoveRegion` | the slots of regions, 94 |
-//! | `Supply` | constant |
+//! | `AddRegion`, `RemoveRegion` | the region slots, 94 |
 //! | `Shootdown` | one message per CPU |
 //! | `Evacuate` | 64 pages parked or 16 moved, or 256 entries looked at |
 //! | `Exchange` | one walk, and one fault of the page, if that is not mapped; one word |
-//! | `Reclaim`, `Evacuate` | the budget of a call, from which looks, pages and tables take what they cost; the value tells how far it has come |
+//! | `Reclaim`, `Evacuate` | the budget of a call, from which reads, pages and tables subtract their costs; the value tells how far it has come |
 //!
-//! # What it takes besides the right of the operation
+//! # Authority besides the right of the operation
 //!
 //! | operation | needs |
 //! |---|---|
 //! | `Map` | the pages, with the right to map them, and to write or execute them if they are mapped so |
 //! | `Link` | the table, with the right to link it |
 //! | `Supply`, `Evacuate` | the memory, with all rights to retype and split, and without a guard |
-//! | all others | nothing: what is there was put there with what it took |
+//! | all others | nothing: the authority was checked when the entry was made |
 //!
-//! # Who looks at what
+//! # Where checks are made
 //!
-//! The driver of an ISA finds places and knows what entries mean; the rows of [`dyad_space::mapping`] pin
-//! what must stay and look again after that. So nothing is decided here that has to hold until the
-//! end of an operation, but for the rights of capabilities: those are compared once, and that a
-//! capability goes meanwhile is as if it had gone just after.
+//! The driver of an ISA finds entries and decodes them; the rows of [`dyad_space::mapping`] pin what must
+//! stay and check again after that. No check here has to hold until the end of an operation, except for the
+//! rights of capabilities: they are compared once, and a capability that is removed meanwhile counts as
+//! removed just after.
 //!
 //! # Errors
 //!
-//! What an entry says decides the error, the same for all operations: an empty one where something is
-//! needed is [`Error::BadAddress`] or, where a table is missing, [`Error::NotFound`]; something else
-//! than what is needed is [`Error::Exists`]; an entry that another CPU is just changing is
-//! [`Error::Again`], which is never for long; a word that nobody writes is [`Error::Corrupt`].
+//! The entry that is found decides the error, in the same way for all operations. An empty entry where one is
+//! needed is [`Error::BadAddress`] or, where a table is missing, [`Error::NotFound`]. An entry of another
+//! type is [`Error::Exists`]. An entry that another CPU is just changing is [`Error::Again`], which is never
+//! for long. An undefined word is [`Error::Corrupt`].
 //!
 //! # Values
 //!
-//! `Unmap`, `Protect`, `Unlink`: the stamp: no CPU holds older translations once it is quiesced.
-//! `Shootdown(start, length)` with a length that is not 0: a ticket, and all CPUs have been asked to
-//! drop translations (all of them: ranges are not looked at). `Shootdown(ticket, 0)`: 1 if they have,
-//! else 0.
+//! `Unmap`, `Protect`, `Unlink`: the stamp; no CPU holds older translations once it is quiesced.
+//! `Shootdown(start, length)` with a length other than 0: a ticket; all CPUs have been asked to drop
+//! translations (all of them, whatever the range). `Shootdown(ticket, 0)`: 1 if they have, else 0.
 
 use dyad_abi::cap::{
     CapIndex, CapType, FrameOp, MAP_EXECUTE, MAP_WRITE, MemoryOp, PageTableOp, Rights, SpaceOp,
@@ -63,17 +62,16 @@ use dyad_object::space::{MAX_RUNS, Region, Space};
 use dyad_space::mapping::{Driver, SpaceCtx, page, refusal, span};
 use dyad_space::{copy, shootdown};
 
-/// Carries an operation on an address space out.
+/// Carries out an operation on an address space.
 ///
 /// # Errors
 ///
-/// [`Error::NoIsa`] if the space has no root for the ISA. `Map`: [`Error::NotFound`] if a table is
-/// missing, [`Error::Exists`] if something is mapped there, [`Error::Again`] if what was there is
-/// not quiesced or other nodes have to rewrite the code first, [`Error::Revoked`] if the frame has
-/// changed hands, [`Error::Denied`] if its capability does not permit it. `Unmap`, `Protect`,
-/// `Harvest`, `Translate`: [`Error::BadAddress`] if nothing is mapped there. `Link`:
-/// [`Error::Exists`] if the table hangs somewhere, or something is there. `Unlink`:
-/// [`Error::Exists`] if the table has present entries.
+/// [`Error::NoIsa`] if the space has no root for the ISA. `Map`: [`Error::NotFound`] if a table is missing,
+/// [`Error::Exists`] if something is mapped there, [`Error::Again`] if the earlier mapping is not quiesced or
+/// other nodes have to rewrite the code first, [`Error::Revoked`] if the frame has been retyped,
+/// [`Error::Denied`] if its capability does not permit the mapping. `Unmap`, `Protect`, `Harvest`,
+/// `Translate`: [`Error::BadAddress`] if nothing is mapped there. `Link`: [`Error::Exists`] if the table is
+/// linked already, or the entry is in use. `Unlink`: [`Error::Exists`] if the table has present entries.
 #[inline(never)]
 pub fn dispatch<P: Platform>(
     cx: &KernelCtx,
@@ -138,19 +136,18 @@ pub fn dispatch<P: Platform>(
     }
 }
 
-/// The capability that an argument names. 0 is the index of none, so that a forgotten argument is
-/// refused and does not stand for some capability.
+/// The capability index of an argument. 0 is no index, so a forgotten argument is refused.
 fn cap(n: u64) -> Result<CapIndex> {
     CapIndex::new(n).ok_or(Error::NoCap)
 }
 
-/// ISA and level, as an argument has them.
+/// The ISA and level of an argument.
 fn at(bits: u64) -> Result<TableAt> {
     TableAt::from_bits(bits).ok_or(Error::BadArgument)
 }
 
-/// Permissions, as an argument has them. Reading is in all of them. Bits without a meaning are refused:
-/// they may get one.
+/// The permissions of an argument, which always include reading. Undefined bits are refused, because they may
+/// get a meaning.
 fn permissions(bits: u64) -> Result<Perms> {
     if bits & !(MAP_WRITE | MAP_EXECUTE) != 0 {
         return Err(Error::BadArgument);
@@ -161,8 +158,8 @@ fn permissions(bits: u64) -> Result<Perms> {
     Ok(perms)
 }
 
-/// What a Frame capability must permit for a page to be mapped so. The page table is no authority
-/// of its own: who may map into a space still cannot write to a frame that he may only read.
+/// The rights that a Frame capability needs for a page to be mapped with `perms`. The page table is no
+/// authority of its own: the right to map into a space does not permit writing to a read-only frame.
 fn rights(perms: Perms) -> Rights {
     let mut rights = FrameOp::Map.right();
     if perms.contains(Perms::WRITE) && !lacks!("ops::space::rights::write") {
@@ -174,9 +171,8 @@ fn rights(perms: Perms) -> Rights {
     rights
 }
 
-/// What a Memory capability must permit for faults to take frames from it: everything that they do
-/// there in the name of whoever has given it. They make pages and tables, split what is too large,
-/// and give both back.
+/// The rights that a Memory capability needs for faults to take frames from it. They cover all that faults do
+/// on behalf of the giver: make pages and tables, split larger blocks, and return both.
 const fn supply_rights() -> Rights {
     MemoryOp::RetypeUser
         .right()
@@ -185,7 +181,7 @@ const fn supply_rights() -> Rights {
         .or(MemoryOp::Split.right())
 }
 
-/// The entry of a table of level `level` at `va`: the tables above it must be there.
+/// The entry for `va` in a table of level `level`. The tables above must exist.
 ///
 /// # Errors
 ///
@@ -215,13 +211,13 @@ fn leaf_at(d: &Driver, va: u64) -> Result<(PteSlot, Leaf)> {
     }
 }
 
-/// `Map`: shows page `first` of a Frame capability, and what follows it up to the size of the level,
-/// at `va`. The capability permits `perms`.
+/// `Map`: maps page `first` of a Frame capability, and the following pages up to the size of the level, at
+/// `va`. The capability permits `perms`.
 ///
 /// # Errors
 ///
-/// As [`dispatch`] says. Whatever the error, nothing is mapped that was not before; a frame may have
-/// been rewritten for its code to be fresh, which shows nowhere.
+/// The errors of [`dispatch`]. After an error nothing is mapped that was not before; a frame may have been
+/// rewritten to make its code fresh, which has no visible effect.
 pub fn map<P: Platform>(
     this: &SpaceCtx<'_>,
     at: TableAt,
@@ -270,7 +266,8 @@ pub fn map<P: Platform>(
     Ok(0)
 }
 
-/// Large pages would be 512 frames to rewrite: they are not executable.
+/// Makes a frame executable on all nodes. Large pages cannot be executable, because 512 frames would have to
+/// be rewritten.
 fn executable<P: Platform>(
     this: &SpaceCtx<'_>,
     level: Level,
@@ -283,12 +280,12 @@ fn executable<P: Platform>(
     shootdown::make_executable::<P>(this.cx, frame.address(), isa)
 }
 
-/// `Unmap`. The page is gone for CPUs that look at the table; those that have looked before may use
-/// it until the stamp, which is the value, is quiesced.
+/// `Unmap`. CPUs that read the table no longer find the page; CPUs with a translation may use it until the
+/// stamp, which is the value, is quiesced.
 ///
 /// # Errors
 ///
-/// [`Error::Again`] if it has become another page meanwhile, or its frame is being recovered.
+/// [`Error::Again`] if the page has changed meanwhile, or its frame is being recovered.
 pub fn unmap(this: &SpaceCtx<'_>, isa: Isa, va: u64) -> Result<u64> {
     let d = this.driver(isa)?;
     let place = d.find(address(va, 1)?, Level::L1).map_err(refusal)?;
@@ -300,16 +297,17 @@ pub fn unmap(this: &SpaceCtx<'_>, isa: Isa, va: u64) -> Result<u64> {
     Ok(this.unmap(&d, &place, &leaf)?.get())
 }
 
-/// `Protect`: changes what a page permits, within what was noted when it was mapped. Who may map it
-/// with more has to map it anew, with a capability that says so: the one it was mapped by may be gone.
+/// `Protect`: changes the permissions of a page, within those recorded when it was mapped. For more
+/// permissions the page must be mapped anew, with a capability that grants them: the capability it was mapped
+/// by may be gone.
 ///
-/// Permissions that are taken away are gone once the stamp, which is the value, is quiesced; for that
-/// it is taken after the entry has changed.
+/// Removed permissions have no effect once the stamp, which is the value, is quiesced; the stamp is therefore
+/// taken after the entry has changed.
 ///
 /// # Errors
 ///
-/// [`Error::Denied`] beyond what was noted; [`Error::Again`] if the page is another one by now, or
-/// its code has to be rewritten elsewhere.
+/// [`Error::Denied`] beyond the recorded permissions; [`Error::Again`] if the page has changed meanwhile, or
+/// its code has to be rewritten on other nodes.
 pub fn protect<P: Platform>(this: &SpaceCtx<'_>, isa: Isa, va: u64, perms: Perms) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
@@ -328,9 +326,9 @@ pub fn protect<P: Platform>(this: &SpaceCtx<'_>, isa: Isa, va: u64, perms: Perms
     Ok(this.cx.epochs().now().get())
 }
 
-/// `Harvest`: takes the accessed bit (bit 0 of the value) and the dirty bit (bit 1) of a page off. A
-/// CPU that still has the translation need not set them again before its TLB is flushed, so what is
-/// not found may have been set: for policies that is good enough, and a flush is theirs to ask for.
+/// `Harvest`: clears the accessed bit (bit 0 of the value) and the dirty bit (bit 1) of a page, and returns
+/// them. A CPU that still has the translation need not set them again before its TLB is flushed, so an access
+/// may go unnoticed. That is accurate enough for policies, which can request a flush.
 pub fn harvest(this: &SpaceCtx<'_>, isa: Isa, va: u64) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
@@ -339,8 +337,8 @@ pub fn harvest(this: &SpaceCtx<'_>, isa: Isa, va: u64) -> Result<u64> {
     Ok(accessed as u64 | (dirty as u64) << 1)
 }
 
-/// `Translate`: frame, and whether the page may be written and executed. What one moment's entry said:
-/// it may be another one when the caller reads the value.
+/// `Translate`: the frame of a page, and whether the page is writable and executable. The entry may have
+/// changed when the caller reads the value.
 pub fn translate(this: &SpaceCtx<'_>, isa: Isa, va: u64) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
@@ -351,8 +349,8 @@ pub fn translate(this: &SpaceCtx<'_>, isa: Isa, va: u64) -> Result<u64> {
         | flag(Perms::EXECUTE, TRANSLATE_EXEC))
 }
 
-/// Start address of what an entry of level `above` covers. Unlike a page, a table may lie around the
-/// first address that programs may use: a root's first entry covers it.
+/// The start address of the range that an entry of level `above` covers. Unlike a page, a table may lie
+/// around the first address that programs may use: a root's first entry covers it.
 fn table_address(va: u64, above: Level) -> Result<u64> {
     if va >= USER_END {
         return Err(Error::BadAddress);
@@ -363,13 +361,13 @@ fn table_address(va: u64, above: Level) -> Result<u64> {
     Ok(va)
 }
 
-/// `Link`: hangs a table in, or, at level 4, makes it the root of its ISA. The capability says for
-/// which ISA and level the table was made; it fits nowhere else.
+/// `Link`: links a table, or, at level 4, makes it the root of its ISA. The capability says for which ISA and
+/// level the table was made; it can be linked nowhere else.
 ///
 /// # Errors
 ///
-/// [`Error::BadArgument`] if it is for another place, [`Error::NotFound`] if a table above it is
-/// missing, else as [`SpaceCtx::link`] and [`SpaceCtx::link_root`].
+/// [`Error::BadArgument`] if it is for another ISA or level, [`Error::NotFound`] if a table above it is
+/// missing; the errors of [`SpaceCtx::link`] and [`SpaceCtx::link_root`].
 pub fn link(this: &SpaceCtx<'_>, at: TableAt, va: u64, table: &Operand) -> Result<u64> {
     if table.payload[0] != at.bits() {
         return Err(Error::BadArgument);
@@ -385,13 +383,13 @@ pub fn link(this: &SpaceCtx<'_>, at: TableAt, va: u64, table: &Operand) -> Resul
     Ok(0)
 }
 
-/// `Unlink`: takes a table out that has no entries. Its frame may be used for something else once the
-/// stamp, which is the value, is quiesced: until then CPUs may walk through it.
+/// `Unlink`: unlinks a table without entries. Its frame may be reused once the stamp, which is the value, is
+/// quiesced: until then CPUs may walk through the table.
 ///
 /// # Errors
 ///
-/// [`Error::NotFound`] if there is none, [`Error::Exists`] if it has entries or a large page is
-/// there, else as [`SpaceCtx::unlink`].
+/// [`Error::NotFound`] if there is none, [`Error::Exists`] if it has entries or a large page is there; the
+/// errors of [`SpaceCtx::unlink`].
 pub fn unlink(this: &SpaceCtx<'_>, at: TableAt, va: u64) -> Result<u64> {
     let Some(above) = Level::new(at.level + 1) else {
         return Ok(this.unlink_root(at.isa)?.get());
@@ -412,27 +410,26 @@ pub fn unlink(this: &SpaceCtx<'_>, at: TableAt, va: u64) -> Result<u64> {
     }
 }
 
-/// The first run of [`supply_run`]: all of the memory.
+/// Sets the first run of a node's supply to the whole memory; see [`supply_run`].
 ///
 /// # Errors
 ///
-/// As [`supply_run`].
+/// The errors of [`supply_run`].
 pub fn supply(this: &SpaceCtx<'_>, node: u64, memory: Option<&Operand>) -> Result<u64> {
     supply_run(this, node, memory, 0, (0, 0))
 }
 
-/// `Supply`: says where faults on a node take frames from: a run of up to [`MAX_RUNS`], `count` frames
-/// from `at` on of the memory (`(0, 0)`: all of it); without memory, the list of runs ends before this
-/// one.
+/// `Supply`: sets one of the up to [`MAX_RUNS`] runs from which faults on a node take frames: `count` frames
+/// of the memory from `at` on (`(0, 0)`: all of it). Without memory, the list of runs ends before this one.
 ///
-/// The space keeps the range, not the capability, so one with a guard is refused before: nobody would
-/// look at the guard at a fault. What faults have taken from an older supply stays where it is, and
-/// goes back to untyped when it is unmapped; a table only if it lies in a supply then.
+/// The space keeps the range, not the capability. A guarded capability is refused before, because faults do
+/// not check guards. Frames taken from an older supply stay in use, and become untyped when they are
+/// unmapped; a table does only if it lies in a supply then.
 ///
 /// # Errors
 ///
 /// [`Error::NoSuchNode`]; [`Error::BadArgument`] if there is no such run, or if the range is empty, not
-/// the memory's or not in one pool.
+/// within the memory or not in one pool.
 pub fn supply_run(
     this: &SpaceCtx<'_>,
     node: u64,

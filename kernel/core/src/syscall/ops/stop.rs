@@ -1,7 +1,8 @@
-//! `Stop`, and what it means for a thread that is within an invocation.
+//! `Stop`, and its meaning for a thread that is within an invocation.
 //!
-//! Invocation is thread migration: the thread of a client runs the code of a service, and may hold a lock of it.
-//! So the owner of a thread cannot cut it off in the middle of a service at will. `Stop` has four outcomes:
+//! Invocation is thread migration: the thread of a client runs the code of a service, and may hold its locks.
+//! The owner of a thread therefore cannot cut it off in the middle of a service at will. `Stop` has four
+//! outcomes:
 //!
 //! | the thread is | `Stop` | value |
 //! |---|---|---|
@@ -10,8 +11,9 @@
 //! | ready or waiting within an invocation | notes the request in the bottom entry of the invocation stack; the thread stops when it returns there. A wait of the thread in the service ends, as by `Resume` | 2 |
 //! | as before, [`STOP_GRACE_NS`] or more after the first request | ends it in the service: it cannot be resumed before it is configured anew | 3 |
 //!
-//! The last row is for services that never return and for threads that nobody dispatches: the owner gets the
-//! frame back. A service learns of it by `HardwareOp::Inside` and gives the thread's locks to others.
+//! The last row is for services that never return and for threads that are not dispatched any more: the owner
+//! gets the frame back. The service learns of it by `HardwareOp::Inside` and gives the thread's locks to
+//! other threads.
 //!
 //! ```text
 //!   READY, BLOCKED ──take──▶ CHANGING ─┬─ depth 0 ─────────────────▶ STOPPED
@@ -24,11 +26,12 @@
 //! | take, by CAS; depth and entry read; entry written; given back, by CAS | acquire, release: depth and entries are those of the taken thread |
 //! | given back; fence; state of its node read | a node that dies before that may have been recovered without the thread: it is ended here then |
 //!
-//! `Configure` and giving the frame up want a stopped thread, so both follow from `Stop`: a thread that is stopped
-//! within an invocation has ended there for good, but for one that recovery has stopped, which goes on where it
-//! was if it is resumed. `Resume` of a thread with a request withdraws the request.
+//! `Configure` and untyping the frame require a stopped thread, so both are possible after `Stop`. A thread
+//! that is stopped within an invocation has ended there for good, unless recovery has stopped it: such a
+//! thread continues where it was if it is resumed. `Resume` of a thread with a request withdraws the request.
 //!
-//! If the node of the caller dies between take and giving back, recovery finds the thread CHANGING and ends it.
+//! If the caller's node dies between taking the thread and giving it back, recovery finds the thread CHANGING
+//! and ends it.
 
 use dyad_abi::cap::{STOP_GRACE_NS, StopOutcome, Woken};
 use dyad_abi::{Error, Result};
@@ -44,8 +47,8 @@ use dyad_object::thread::{Owner, State, Thread};
 ///
 /// # Errors
 ///
-/// [`Error::NotReady`] if the thread runs, is on its way or was never configured; [`Error::Again`] if its state
-/// has just changed.
+/// [`Error::NotReady`] if the thread runs, is in transit or was never configured; [`Error::Again`] if its
+/// state has just changed.
 pub fn stop<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     match owner.state {
@@ -78,7 +81,7 @@ pub fn stop<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> Result<u64> {
     Ok(StopOutcome::Ended as u64)
 }
 
-/// Withdraws a request to stop that is pending for a ready or waiting thread. `false`: there is none.
+/// Withdraws a pending stop request of a ready or waiting thread. Returns `false` if there is none.
 ///
 /// # Errors
 ///
@@ -104,7 +107,7 @@ pub(super) fn withdraw<P: Platform>(
     Ok(true)
 }
 
-/// Whether a request is pending for a thread that this CPU does not own.
+/// Whether a stop request is pending for a thread that this CPU does not own.
 fn asked(cx: &KernelCtx, t: &Thread) -> bool {
     let (words, info) = (cx.words(), &t.frames[0].info);
     words.refresh(info, size_of::<u64>() as u64);
@@ -115,7 +118,7 @@ fn asked(cx: &KernelCtx, t: &Thread) -> bool {
     asked
 }
 
-/// Gives a taken thread back as stopped, on the node where it was.
+/// Sets a taken thread to STOPPED, on the node where it was.
 fn stopped(
     cx: &KernelCtx,
     t: &Thread,
@@ -133,8 +136,8 @@ fn stopped(
     }
 }
 
-/// Gives a taken thread, which is within an invocation, back as ready to the node where it was. `false`: that node
-/// has died meanwhile, and the thread has ended.
+/// Sets a taken thread, which is within an invocation, to READY on the node where it was. Returns `false` if
+/// that node has died meanwhile; the thread has ended then.
 fn give_back<P: Platform>(
     cx: &KernelCtx,
     t: &'static Thread,

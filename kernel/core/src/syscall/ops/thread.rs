@@ -11,29 +11,28 @@
 //! | `ReadRegister`, `WriteRegister`, `Unload` ([`registers`]) | STOPPED | STOPPED |
 //!
 //! The owner word names the CPU or the endpoint that a thread belongs to, and every step here is one
-//! compare-and-swap of it: of two operations on a thread at the same time, one finds that it has lost. A running thread is its
-//! CPU's, and one in transit is the receiver's: no operation of others takes it away from there.
+//! compare-and-swap of it: of two concurrent operations on a thread, one finds that it has lost. A running
+//! thread belongs to its CPU, and one in transit to the receiver: no other operation takes it away.
 //!
-//! The states are those of [`dyad_object::thread`]. Every change of hands counts `seq` in the owner
-//! word on, so an exchange that succeeds has been made with the thread that was looked at, not with the
-//! same thread one stay later.
+//! The states are those of [`dyad_object::thread`]. Every change of owner increments `seq` in the owner word,
+//! so an exchange that succeeds applies to the state that was read, not to a later one with the same owner.
 //!
-//! What it takes besides the right of the operation:
+//! Authority besides the right of the operation:
 //!
 //! | operation | needs |
 //! |---|---|
-//! | `Configure` | the component, with the right to configure it; the scheduler's endpoints, all of them, with the right to bind them; the range of ids that the new id is in, with the right to use it |
+//! | `Configure` | the component, with the right to configure it; all the scheduler's endpoints, with the right to bind them; a range of ids that contains the new id, with the right to use it |
 //! | `Dispatch` on a budget | the budget, with the right to use it |
 //! | `Migrate`, `Jump`, `Load`, `Yield`, `Exit` | to be the thread |
 //!
-//! Within an invocation a thread runs the code of a service. Its owner may stop it and have it go on, but neither
-//! read nor write its registers, nor choose another node for it ([`can_go_on`]).
+//! Within an invocation a thread runs the code of a service. Its owner may stop and resume it, but can
+//! neither read nor write its registers, nor choose another node for it ([`can_go_on`]).
 //!
 //! | step | order |
 //! |---|---|
-//! | configure: STOPPED -> CHANGING, its id ([`ids`]), the thread's words, CHANGING -> STOPPED | each before the next: between them the thread is in nobody's reach |
+//! | configure: STOPPED -> CHANGING, its id ([`ids`]), the thread's words, CHANGING -> STOPPED | each before the next: in between no other operation can reach the thread |
 //! | registers: STOPPED -> CHANGING, the register, CHANGING -> STOPPED | as configure |
-//! | stop: READY or BLOCKED -> CHANGING; fence; off the endpoint; -> STOPPED, or READY | a thread that is BLOCKED has become the waiter before: it is found there, or a sender has taken it off |
+//! | stop: READY or BLOCKED -> CHANGING; fence; off the endpoint; -> STOPPED, or READY | a BLOCKED thread became the waiter before: it is found there, or a sender has taken it off |
 //! | resume: STOPPED -> CHANGING; off an old endpoint, CPU; CHANGING -> READY | release: the dispatcher sees all of it |
 
 use core::sync::atomic::Ordering;
@@ -54,17 +53,17 @@ use dyad_object::thread::{State, Thread, begun};
 use dyad_object::time::Budgets;
 use dyad_object::{self, find, ids};
 
-/// The first argument of `Dispatch`: slice in nanoseconds below this bit, priority from there on.
+/// Position of the priority in the first argument of `Dispatch`; the bits below are the slice in nanoseconds.
 const PRIORITY_SHIFT: u32 = 56;
-/// Carries an operation on a thread out. `Dispatch` has its slice in the low bits of the first
-/// argument, its priority above them (bits 56 to 63), a budget in the second.
+/// Carries out an operation on a thread. `Dispatch` has its slice in the low bits of the first argument, its
+/// priority above them (bits 56 to 63), and a budget in the second argument.
 ///
 /// # Errors
 ///
-/// [`Error::NotReady`] if the thread is in no state for it; [`Error::Again`] if somebody else has been
-/// faster; [`Error::Denied`] if a thread is to do something that only itself may; [`Error::NodeDead`],
-/// [`Error::NoIsa`] if it cannot be where it is to go on; of capabilities in arguments, as
-/// [`KernelCtx::operand`]. The thread is as it was then.
+/// [`Error::NotReady`] if the thread is in no state for the operation; [`Error::Again`] if another CPU was
+/// faster; [`Error::Denied`] for an operation that only the thread itself may request; [`Error::NodeDead`],
+/// [`Error::NoIsa`] if the thread cannot continue at the requested place; the errors of
+/// [`KernelCtx::operand`] for capabilities in arguments. The thread is then unchanged.
 #[inline(never)]
 pub fn dispatch<P: Platform>(
     cx: &KernelCtx,
@@ -83,7 +82,8 @@ pub fn dispatch<P: Platform>(
     others::<P>(cx, t, number, a)
 }
 
-/// The first argument of `Dispatch`. A slice of 0 is no limit but the dispatcher's own.
+/// The slice and the priority in the first argument of `Dispatch`. A slice of 0 has no limit but the
+/// dispatcher's own.
 const fn slice_and_priority(how: u64) -> (u64, u64) {
     (how & ((1 << PRIORITY_SHIFT) - 1), how >> PRIORITY_SHIFT)
 }
@@ -92,15 +92,15 @@ const fn slice_and_priority(how: u64) -> (u64, u64) {
 ///
 /// # Errors
 ///
-/// As [`dispatch::dispatch`].
+/// The errors of [`dispatch::dispatch`].
 #[inline]
 pub fn run<P: Platform>(cx: &KernelCtx, t: &'static Thread, how: u64) -> Result<OpOutcome> {
     let (slice, priority) = slice_and_priority(how);
     dispatch::dispatch::<P>(cx, t, slice, priority, None)
 }
 
-/// All but `Dispatch`: kept out of the way of the one operation that schedulers make all the time.
-/// Those that have a value leave the caller running; the others switch.
+/// Carries out all operations but `Dispatch`. They are kept apart because schedulers call `Dispatch` all the
+/// time. Operations with a value leave the caller running; the others switch.
 #[inline(never)]
 fn others<P: Platform>(
     cx: &KernelCtx,
@@ -148,8 +148,8 @@ fn others<P: Platform>(
     }
 }
 
-/// The budget that a Time capability which permits its use stands for: the object, which of its
-/// words, and its reference, which the thread keeps, as the budget may be given up while it runs.
+/// The budget of a Time capability that permits its use: the object, the index of the word, and the
+/// reference. The thread keeps the reference, because the budget may be untyped while it runs.
 fn budget_of(cx: &KernelCtx, n: u64) -> Result<(&'static Budgets, usize, u64)> {
     let cap = CapIndex::new(n).ok_or(Error::NoCap)?;
     let time = cx.operand(cap, CapType::Time, TimeOp::Use.right())?;
@@ -161,13 +161,13 @@ fn budget_of(cx: &KernelCtx, n: u64) -> Result<(&'static Budgets, usize, u64)> {
     Ok((budgets, at as usize, object.bits()))
 }
 
-/// The endpoints of a scheduler that a Receive capability names; 0: none. The kernel tells schedulers of a thread at
-/// the line of the thread's CPU, so the capability must be for all lines: one for a part must not be a way to the
-/// others. A weak reference is kept; when the endpoints are gone, no scheduler is told.
+/// The endpoints of a scheduler that a Receive capability names; 0 means none. The kernel reports a thread at
+/// the line of the thread's CPU, so the capability must be for all lines: one for a part must not give access
+/// to the others. A weak reference is kept; when the endpoints are gone, no scheduler is told.
 ///
 /// # Errors
 ///
-/// [`Error::Denied`] if the capability is for a part of the lines; as [`KernelCtx::operand`].
+/// [`Error::Denied`] if the capability is for a part of the lines; the errors of [`KernelCtx::operand`].
 fn scheduler_of(cx: &KernelCtx, n: u64) -> Result<u64> {
     if n == 0 {
         return Ok(0);
@@ -183,12 +183,12 @@ fn scheduler_of(cx: &KernelCtx, n: u64) -> Result<u64> {
     Ok(object.bits())
 }
 
-/// A thread id that is in the range of a ThreadIds capability. An id decides the stacks of a thread in all
-/// components, those of services too, on every ISA.
+/// Checks that a thread id is in the range of a ThreadIds capability. An id decides the stacks of a thread in
+/// all components, services included, on every ISA.
 ///
 /// # Errors
 ///
-/// [`Error::BadArgument`] if the id is not in the range; as [`KernelCtx::operand`].
+/// [`Error::BadArgument`] if the id is not in the range; the errors of [`KernelCtx::operand`].
 fn id_of(cx: &KernelCtx, id: u64, n: u64) -> Result<u64> {
     let cap = CapIndex::new(n).ok_or(Error::NoCap)?;
     let cap = cx.operand(cap, CapType::ThreadIds, ThreadIdsOp::Use.right())?;
@@ -199,12 +199,12 @@ fn id_of(cx: &KernelCtx, id: u64, n: u64) -> Result<u64> {
     }
 }
 
-/// Makes a thread begin at its entry point, in whatever state it was, unless it is being used. It is
-/// STOPPED afterwards: `Resume` says where it begins.
+/// `Configure`: resets a thread, which must be NONE or STOPPED, to begin at its entry point. It is STOPPED
+/// afterwards: `Resume` says where it begins.
 ///
-/// All arguments are looked at before the thread is touched: a refused `Configure` leaves it as it
-/// was. `Configure` of the component is needed, and not `Invoke`, since a new thread enters it at an
-/// address of the caller's choice.
+/// All arguments are checked before the thread is changed: a refused `Configure` leaves it unchanged.
+/// `Configure` of the component is needed, and not `Invoke`, because a new thread enters it at an address of
+/// the caller's choice.
 fn configure<P: Platform>(cx: &KernelCtx, t: &'static Thread, a: [u64; 5]) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     if !matches!(owner.state, State::None | State::Stopped) {
@@ -263,8 +263,8 @@ fn configure<P: Platform>(cx: &KernelCtx, t: &'static Thread, a: [u64; 5]) -> Re
     Ok(0)
 }
 
-/// Until when a thread waits; 0 if it does not, or for ever. For schedulers, which set their own
-/// deadline by it; the thread may wake up at any moment, and they find it ready then.
+/// `Deadline`: the fused time until which a thread waits; 0 if it does not wait, or has no deadline.
+/// Schedulers set their own deadline by it. The thread may wake up at any moment; it is then found ready.
 fn deadline(cx: &KernelCtx, t: &'static Thread) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     match owner.state {
@@ -273,10 +273,10 @@ fn deadline(cx: &KernelCtx, t: &'static Thread) -> Result<u64> {
     }
 }
 
-/// Makes a stopped thread ready, or ends the waiting of a blocked one. With `place` =
-/// `1 << 63 | cpu << 8 | node` on that CPU, if the thread can go on there; else where it was.
+/// `Resume`: makes a stopped thread ready, or ends the wait of a blocked one. With `place` = `1 << 63 | cpu
+/// << 8 | node` a stopped thread becomes ready on that CPU, if it can continue there; otherwise where it was.
 ///
-/// Its scheduler there is told, and dispatches it when it sees fit.
+/// The scheduler there is told, and dispatches the thread when it sees fit.
 fn resume<P: Platform>(cx: &KernelCtx, t: &'static Thread, place: u64) -> Result<u64> {
     let owner = t.owner(cx.words()).ok_or(Error::Corrupt)?;
     match owner.state {

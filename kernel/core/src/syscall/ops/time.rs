@@ -1,9 +1,9 @@
 //! Operations on time budgets.
 //!
-//! Budgets are words of a frame, in nanoseconds. A thread that is dispatched on one runs no longer than there is
-//! left; what it may use is taken off when it is dispatched, and what it has not used is given back when it stops
-//! ([`dispatch::budget`](crate::sched::dispatch)). Time is moved between budgets, never made: what has been taken off one
-//! and does not fit another goes back, or is lost.
+//! Budgets are words of a frame, in nanoseconds. A thread that is dispatched on a budget runs no longer than
+//! the budget lasts. The time is subtracted when the thread is dispatched, and the unused part is returned
+//! when it stops ([`dispatch::budget`](crate::sched::dispatch)). Time is moved between budgets, never
+//! created: time that cannot be added to the target goes back, or is lost.
 
 use dyad_abi::cap::{CapIndex, CapType, Rights, TimeOp};
 use dyad_abi::{Error, Result};
@@ -17,12 +17,13 @@ use dyad_object::endpoint::LINES;
 use dyad_object::find;
 use dyad_object::time::{Budgets, UNLIMITED};
 
-/// Carries an operation on a time budget out. A capability for several stands for the first.
+/// Carries out an operation on a time budget. A capability for several budgets stands for the first.
 ///
 /// # Errors
 ///
-/// [`Error::Revoked`]; [`Error::NoTime`] if there is less than is to be moved; [`Error::Again`] if
-/// others change the same budgets each time; of the other capability, as [`KernelCtx::operand`].
+/// [`Error::Revoked`]; [`Error::NoTime`] if the budget has less than is to be moved; [`Error::Again`] if
+/// other CPUs change the same budgets at each attempt; the errors of [`KernelCtx::operand`] for the other
+/// capability.
 pub fn dispatch(cx: &KernelCtx, this: &Operand, op: TimeOp, a: [u64; 5]) -> Result<u64> {
     let budgets: &'static Budgets = find(cx.node, this.object()?, Budgets::KIND)?;
     let at = Span::new(this.payload[0], this.payload[1], LINES as u64)
@@ -46,9 +47,9 @@ pub fn dispatch(cx: &KernelCtx, this: &Operand, op: TimeOp, a: [u64; 5]) -> Resu
     }
 }
 
-/// Moves time: off the one budget first, so that there is never more of it than has been given out. The two changes
-/// are no row: if the node dies in between, the time is lost, which harms only its owner. Budgets without limit
-/// stay so, whatever is taken or added.
+/// Moves time: subtracts it from one budget first, so that the total never exceeds what has been given out.
+/// The two changes are no row: if the node dies in between, the time is lost, which harms only its owner. An
+/// unlimited budget stays unlimited, whatever is added or subtracted.
 fn transfer(cx: &KernelCtx, from: &AtomicU64, to: &AtomicU64, ns: u64) -> Result<u64> {
     let words = cx.words();
     let has = change(words, from, |has| match has {

@@ -52,19 +52,19 @@ pub struct Found {
     pub field: String,
     /// Physical addresses, the first few.
     pub at: Vec<u64>,
-    /// Who did it.
+    /// Instruction that caused the finding.
     pub by: Site,
-    /// Who wrote the word last.
+    /// Instruction that wrote the word last.
     pub writer: Option<Site>,
-    /// Who fetched the copy.
+    /// Instruction that fetched the copy.
     pub fetched: Option<Site>,
-    /// Who stored to the line that was written back.
+    /// Instruction that stored to the line that was written back.
     pub stored: Option<Site>,
-    /// What is missing.
+    /// The missing operation.
     pub missing: String,
-    /// Old and new value, the first time.
+    /// Old and new value at the first occurrence.
     pub values: (u64, u64),
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
 }
 
@@ -72,9 +72,9 @@ pub struct Found {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Allowed {
-    /// Why.
+    /// The reason why they are permitted.
     pub reason: String,
-    /// How many there were.
+    /// Number of reads.
     pub count: u64,
 }
 

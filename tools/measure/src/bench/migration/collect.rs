@@ -146,8 +146,8 @@ impl Figures {
         Ok(())
     }
 
-    /// Finds windows by the slots that programs have used, and by the numbers of operations that the
-    /// kernels mark: of those the even parts are on the ISA where they begin.
+    /// Finds windows by the slots that programs have used, and by the numbers of operations that the kernels
+    /// mark. The even parts of such an operation are on the ISA where it begins.
     fn windows(
         &mut self,
         report: &RunReport,

@@ -1,4 +1,4 @@
-//! What the figures should be, and whether they are.
+//! Goals for the figures, and whether they are met.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use super::curves::{Chase, Line};
 use super::rows::{COST, Key, Phase, Row};
 use super::searches::Searches;
 
-/// A goal, and the figure that is to meet it.
+/// A goal, and the figure that should meet it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
-    /// What is to meet it.
+    /// Name of the figure.
     pub what: String,
-    /// From where, if that matters.
+    /// The ISA that the figure is measured from, if that matters.
     pub isa: Isa,
-    /// What is asked for, for people.
+    /// The goal as text.
     pub goal: String,
-    /// What there is.
+    /// The measured figure.
     pub figure: f64,
-    /// Whether that is what is asked for.
+    /// Whether the figure meets the goal.
     pub met: bool,
 }
 
@@ -33,7 +33,7 @@ fn at_most(what: &str, isa: Isa, figure: f64, most: f64, unit: &str) -> Goal {
     }
 }
 
-/// A figure that is to be near what a model says.
+/// A goal that a figure is near the value of a model.
 fn near(what: &str, isa: Isa, figure: f64, model: f64, by: f64) -> Goal {
     Goal {
         what: what.into(),

@@ -1,4 +1,4 @@
-//! The results for people and for programs.
+//! The results as text and as data.
 //!
 //! The JSON form has the schema `dyad.bench/1`, with the suite `migration`:
 //!
@@ -35,22 +35,22 @@ use super::{Figures, Options};
 use crate::bench::SCHEMA;
 use dyad_launcher::paths;
 
-/// What was measured.
+/// The results of a measurement.
 #[derive(Clone, Debug, Default)]
 pub struct MigrationReport {
-    /// By operation and ISA.
+    /// Costs by operation and ISA.
     pub rows: BTreeMap<Key, Row>,
     /// The curves of following a list.
     pub chases: BTreeMap<Isa, Chase>,
     /// The searches.
     pub searches: BTreeMap<Isa, Searches>,
-    /// What the figures should be.
+    /// Goals for the figures.
     pub goals: Vec<Goal>,
-    /// Operations that nothing is known of, and why.
+    /// Operations without results, and the reasons.
     pub missing: Vec<(String, String)>,
-    /// What has failed.
+    /// Descriptions of failures.
     pub failures: Vec<String>,
-    /// Whether it was ended before everything was measured.
+    /// Whether the measurement was interrupted.
     pub interrupted: bool,
     quick: bool,
     config: Option<SimConfig>,

@@ -10,13 +10,13 @@ use super::Group;
 use super::collect::{Figures, Measure, Ran, Reported, Sides};
 use super::curves::{CHASE, Line};
 
-/// How names of migrations below frames begin.
+/// Prefix of the names of migrations below frames.
 pub(super) const DEPTH: &str = "thread_ping_pong_depth_";
 /// The row that is made of those.
 pub(super) const PER_FRAME: &str = "transform_per_frame";
-/// How names of searches begin, by edges for each vertex.
+/// Prefix of the names of searches, by edges for each vertex.
 pub(super) const SEARCH: &str = "bfs_ef_";
-/// How names begin of what being able to migrate costs: only instructions are compared.
+/// Prefix of the names of rows for the cost of being able to migrate: only instructions are compared.
 pub(super) const COST: &str = "transform_cost_";
 
 /// Operations that there should be figures of, by name, or by how their names begin; and what measures
@@ -43,7 +43,7 @@ pub const EXPECTED: [(&str, Group); 14] = [
 pub struct Key {
     /// The operation.
     pub op: String,
-    /// Where it begins; of a fault, where it is taken.
+    /// The ISA where the operation begins; for a fault, where it is taken.
     pub isa: Isa,
 }
 
@@ -56,13 +56,13 @@ impl fmt::Display for Key {
 /// A part of an operation, in the order of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Phase<T> {
-    /// Which.
+    /// Name of the part.
     pub name: &'static str,
-    /// How much.
+    /// Cost of the part.
     pub value: T,
 }
 
-/// What an operation costs.
+/// The cost of an operation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
     /// Instructions of both CPUs together, without waiting.
@@ -79,7 +79,7 @@ pub struct Row {
     pub phases: Vec<Phase<u64>>,
     /// Simulated time with looks at the clock in between, of repetitions of their own.
     pub phased_ns: Option<f64>,
-    /// Parts of that; they add up to it.
+    /// Parts of that time; they add up to it.
     pub sim_phases: Vec<Phase<f64>>,
     /// More that was reported, for one time of the operation where it is time.
     pub more: BTreeMap<String, f64>,

@@ -67,7 +67,7 @@ pub struct Searches {
 }
 
 impl Searches {
-    /// From an ISA, if there were any.
+    /// The figures of searches from an ISA, if there were any.
     pub fn of(rows: &BTreeMap<Key, Row>, isa: Isa) -> Option<Searches> {
         let of_isa = rows.iter().filter(|(key, _)| key.isa == isa);
         let mut graphs: Vec<Searched> = of_isa

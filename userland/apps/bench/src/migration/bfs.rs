@@ -180,7 +180,7 @@ macro_rules! side {
                 quiet,
             };
 
-            /// Is told of a vertex that was found on the other side.
+            /// Reports a vertex that was found on the other side.
             #[dyad::isa($isa, always)]
             pub extern "C" fn found(host: &mut Host, vertex: u32) {
                 host.found(vertex);

@@ -97,7 +97,7 @@ fn until(reached: &AtomicU32, n: u32) -> Result<()> {
     Ok(())
 }
 
-/// So many wake-ups.
+/// Measures `times` wake-ups.
 pub async fn measure(direction: &Direction, times: u32) -> Result<()> {
     let all = WARM_UP + times;
     let other = thread::spawn_on(direction.away, move || sleeper(all))?;

@@ -43,9 +43,9 @@ pub struct Lists {
     edges: Vec<Edge>,
     /// Vertices in the order in which they were reached.
     queue: Vec<u32>,
-    /// Where the next vertex is in the queue whose edges will be looked at.
+    /// Index in the queue of the next vertex whose edges will be examined.
     next: usize,
-    /// The vertex whose edges are looked at, and the level of what they lead to.
+    /// The vertex whose edges are being examined, and the level of the vertices that they lead to.
     vertex: u32,
     level: u32,
     /// Its next edge.

@@ -57,7 +57,7 @@ impl Table {
         }
     }
 
-    /// Plays so many turns. The other one has to play as many, at the same time.
+    /// Plays `turns` turns. The other player must play the same number at the same time.
     #[inline(never)]
     pub fn play(&self, player: Player, turns: u64, futex: &impl Futex) -> Played {
         let (mine, then) = match player {
