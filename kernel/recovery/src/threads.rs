@@ -274,12 +274,7 @@ fn give(
         },
         None => nowhere,
     };
-    let words = [
-        Error::NodeDead.code(),
-        at.unwrap_or(NO_ENTRY),
-        was as u64,
-        from,
-    ];
+    let words = [Error::NodeDead.code(), at.unwrap_or(NO_ENTRY), was, from];
     store_handoff(t, how, words, entry);
     let me = cx.node.id();
     t.leaves(me, false);

@@ -2,8 +2,8 @@
 //! arrive with a partial register area, and the functions return if the thread continues. All other traps
 //! arrive with every general register saved. See [`platform`](dyad_machine::platform).
 //!
-//! | trap | comes to | ends |
 //! | trap | handled by | ends |
+//! |---|---|---|
 //! | system call with an operation | [`syscall`] | by returning a status and a value, or in the run loop if another thread runs |
 //! | invocation | [`invoke_fastpath`], then [`invoke_slowpath`] | by returning [`ENTER`]; in the run loop if it crosses |
 //! | end of an invocation | [`return_fastpath`], then [`return_slowpath`] | by returning [`ENTER`]; in the run loop if it crosses |
