@@ -14,6 +14,7 @@
 //!     bytes.reverse();
 //!     Ok(end.reply(&call, 0, &bytes, None)?)
 //! })?;
+//! network.reserve(1, there.thread())?;
 //! let mut end = network.endpoint(0, Mode::Doorbell)?;
 //! let mut answer = Vec::new();
 //! end.call(1, Level::Normal, 0, b"desserts", &mut answer, None)?;
@@ -33,6 +34,7 @@
 //! | a task | [`send_async`](Endpoint::send_async), [`recv_async`](Endpoint::recv_async), [`call_async`](Endpoint::call_async) let other tasks run |
 //! | points of time | fused time in ns, as of [`Instant::as_nanos`](crate::Instant::as_nanos) |
 //! | a thread is lost with its node | every call that names its station fails at once with [`Error::NodeDead`] |
+//! | a thread is lost before it has opened its station | the same if the station was [reserved](Network::reserve) for the thread; otherwise waits for it go on |
 //!
 //! The rules are those of the crate [`dyad_msg`].
 
@@ -56,6 +58,7 @@ pub use dyad_msg::{
 };
 
 use crate::executor;
+use crate::thread::Thread;
 
 /// Memory through which threads send messages. Clones are the same one.
 #[derive(Clone)]
@@ -63,7 +66,9 @@ pub struct Network(Arc<Shared>);
 
 struct Shared {
     memory: Arc<[Line]>,
-    /// Of each station the number of its thread plus one.
+    stations: usize,
+    /// Of each station the number of its thread plus one: of the thread that has opened it last, or before that, of
+    /// the thread that it is reserved for. 0: neither.
     seats: [AtomicU64; MAX_STATIONS],
 }
 
@@ -88,8 +93,27 @@ impl Network {
         config.format(&memory)?;
         Ok(Network(Arc::new(Shared {
             memory,
+            stations: config.stations,
             seats: [const { AtomicU64::new(0) }; MAX_STATIONS],
         })))
+    }
+
+    /// Reserves a station for a thread that will open it, if nobody has opened it yet. Without a reservation nobody can
+    /// tell a station whose thread has been lost from one that is about to be opened. The reservation of a thread that
+    /// has ended, or been lost, ends when another thread opens the station.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if there is no such station.
+    pub fn reserve(&self, station: usize, thread: Thread) -> Result<(), Error> {
+        let seat = self.0.seats.get(station).ok_or(Error::NotFound)?;
+        if station >= self.0.stations {
+            return Err(Error::NotFound);
+        }
+        let number = thread.of_program().get() + 1;
+        // Whoever has opened the station meanwhile has it.
+        let _ = seat.compare_exchange(0, number, Ordering::AcqRel, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Opens a station for the calling thread. Nobody else may use that station at the time.

@@ -37,9 +37,11 @@ pub fn group(count: u64) -> Result<()> {
     end.open_group(GROUP)?;
     let members: Vec<_> = (1..=MEMBERS)
         .map(|own| {
-            let network = network.clone();
+            let theirs = network.clone();
             let node = nodes[own % nodes.len()];
-            thread::spawn_on(node, move || member(network, own, count))
+            let member = thread::spawn_on(node, move || member(theirs, own, count))?;
+            network.reserve(own, member.thread())?;
+            Ok(member)
         })
         .collect::<Result<_>>()?;
     let mut bytes = Vec::new();
