@@ -75,7 +75,8 @@ struct Shared {
 /// How a thread waits for messages, and wakes others.
 pub struct Seat(Arc<Shared>);
 
-/// One end of a [`Network`], for the thread that has opened it.
+/// One end of a [`Network`], for the thread that has opened it. Dropping it [closes](Station::close) the station: who
+/// waits for the thread is told [`Error::Closed`], and groups go on without the thread.
 pub struct Endpoint {
     station: Station<Arc<[Line]>, Seat>,
     /// It waits where the thread that has opened it waits.
@@ -166,6 +167,12 @@ impl Host for Seat {
     }
 }
 
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.station.close();
+    }
+}
+
 impl Deref for Endpoint {
     type Target = Station<Arc<[Line]>, Seat>;
 
@@ -204,10 +211,8 @@ impl Drop for Alarm {
 }
 
 impl Endpoint {
-    /// Ends its use: see [`Station::close`].
-    pub fn close(self) {
-        self.station.close();
-    }
+    /// Ends its use, as dropping it does: see [`Station::close`].
+    pub fn close(self) {}
 
     /// Tries `step` each time something has come in, until it gives something, or an error, or the
     /// time has come.

@@ -531,6 +531,34 @@ fn tasks_talk_by_messages_while_they_hop() {
     assert!(outcome.migrations.len() >= 10);
 }
 
+/// A member whose thread has ended without a word would hold the writer of the group up until its deadline.
+#[test]
+fn an_endpoint_that_is_dropped_is_closed() {
+    use crate::msg::{Config, Error, Level, Mode, Network};
+    let outcome = program!(&[X, A], {
+        let network = Network::new(Config::new(2))?;
+        let mut end = network.endpoint(0, Mode::Doorbell)?;
+        end.open_group(0)?;
+        let theirs = network.clone();
+        let member = crate::thread::spawn_on(id(1), move || -> Result<()> {
+            let mut end = theirs.endpoint(1, Mode::Doorbell)?;
+            end.join(0)?;
+            end.send(0, Level::Normal, 5, b"is there", None)?;
+            Ok(())
+        })?;
+        member.join()??;
+        let mut bytes = Vec::new();
+        assert_eq!(end.recv(&mut bytes, None)?.tag, 5);
+        assert_eq!(end.check_peer(1), Err(Error::Closed));
+        let full = end.config().group_lines;
+        for n in 0..2 * full {
+            assert_eq!(end.multicast(0, n, &[], None), Ok(0));
+        }
+        assert_eq!(end.counters().put_out, 0);
+    });
+    assert_eq!(outcome.code, 0, "{}", outcome.output);
+}
+
 /// Without the reservation the calls would wait until their time has come.
 #[test]
 fn a_station_whose_thread_is_lost_before_it_opens_it_is_dead() {

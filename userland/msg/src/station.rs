@@ -286,8 +286,9 @@ impl<W: Words, H: Host> Station<W, H> {
         self.mode = mode;
     }
 
-    /// Ends the use of the station: it leaves its groups, and senders are told ([`Error::Closed`]).
-    pub fn close(mut self) {
+    /// Ends the use of the station: it leaves its groups, and senders are told ([`Error::Closed`]). What the station has
+    /// sent stays where it is. Whoever goes on must [open](Station::open) the station again.
+    pub fn close(&mut self) {
         for j in core::mem::take(&mut self.joined) {
             j.member.leave(&self.w);
         }
