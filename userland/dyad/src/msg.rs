@@ -14,6 +14,7 @@
 //!     bytes.reverse();
 //!     Ok(end.reply(&call, 0, &bytes, None)?)
 //! })?;
+//! network.reserve(1, there.thread())?;
 //! let mut end = network.endpoint(0, Mode::Doorbell)?;
 //! let mut answer = Vec::new();
 //! end.call(1, Level::Normal, 0, b"desserts", &mut answer, None)?;
@@ -32,6 +33,7 @@
 //! | a task | [`send_async`](Endpoint::send_async), [`recv_async`](Endpoint::recv_async), [`call_async`](Endpoint::call_async) let other tasks run meanwhile |
 //! | points of time | fused time in ns, as of [`Instant::as_nanos`](crate::Instant::as_nanos) |
 //! | a thread is lost with its node | every call that names its station fails at once with [`Error::NodeDead`] |
+//! | a thread is lost before it has opened its station | the same if the station was [reserved](Network::reserve) for the thread; otherwise waits for it go on |
 //!
 //! The crate [`dyad_msg`] describes the rules.
 
@@ -55,6 +57,7 @@ pub use dyad_msg::{
 };
 
 use crate::executor;
+use crate::thread::Thread;
 
 /// Memory through which threads send messages. Clones refer to the same network.
 #[derive(Clone)]
@@ -62,14 +65,17 @@ pub struct Network(Arc<Shared>);
 
 struct Shared {
     memory: Arc<[Line]>,
-    /// For each station, the number of its thread plus one.
+    stations: usize,
+    /// Of each station the number of its thread plus one: of the thread that has opened it last, or before that, of
+    /// the thread that it is reserved for. 0: neither.
     seats: [AtomicU64; MAX_STATIONS],
 }
 
 /// The waiting and waking of a station's thread.
 pub struct Seat(Arc<Shared>);
 
-/// One end of a [`Network`], for the thread that has opened it.
+/// One end of a [`Network`], for the thread that has opened it. Dropping it [closes](Station::close) the station: who
+/// waits for the thread is told [`Error::Closed`], and groups go on without the thread.
 pub struct Endpoint {
     station: Station<Arc<[Line]>, Seat>,
     /// Makes the type not `Send`: the endpoint waits where the thread that has opened it waits.
@@ -87,11 +93,30 @@ impl Network {
         config.format(&memory)?;
         Ok(Network(Arc::new(Shared {
             memory,
+            stations: config.stations,
             seats: [const { AtomicU64::new(0) }; MAX_STATIONS],
         })))
     }
 
-    /// Opens a station for the calling thread. No other thread may use that station at the same time.
+    /// Reserves a station for a thread that will open it, if nobody has opened it yet. Without a reservation nobody can
+    /// tell a station whose thread has been lost from one that is about to be opened. The reservation of a thread that
+    /// has ended, or been lost, ends when another thread opens the station.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if there is no such station.
+    pub fn reserve(&self, station: usize, thread: Thread) -> Result<(), Error> {
+        let seat = self.0.seats.get(station).ok_or(Error::NotFound)?;
+        if station >= self.0.stations {
+            return Err(Error::NotFound);
+        }
+        let number = thread.of_program().get() + 1;
+        // Whoever has opened the station meanwhile has it.
+        let _ = seat.compare_exchange(0, number, Ordering::AcqRel, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Opens a station for the calling thread. Nobody else may use that station at the time.
     ///
     /// # Errors
     ///
@@ -141,6 +166,12 @@ impl Host for Seat {
     }
 }
 
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.station.close();
+    }
+}
+
 impl Deref for Endpoint {
     type Target = Station<Arc<[Line]>, Seat>;
 
@@ -179,10 +210,8 @@ impl Drop for Alarm {
 }
 
 impl Endpoint {
-    /// Closes the station: see [`Station::close`].
-    pub fn close(self) {
-        self.station.close();
-    }
+    /// Ends its use, as dropping it does: see [`Station::close`].
+    pub fn close(self) {}
 
     /// Calls `step` each time something has come in, until it returns a value or an error, or the deadline
     /// has passed.

@@ -531,6 +531,71 @@ fn tasks_talk_by_messages_while_they_hop() {
     assert!(outcome.migrations.len() >= 10);
 }
 
+/// A member whose thread has ended without a word would hold the writer of the group up until its deadline.
+#[test]
+fn an_endpoint_that_is_dropped_is_closed() {
+    use crate::msg::{Config, Error, Level, Mode, Network};
+    let outcome = program!(&[X, A], {
+        let network = Network::new(Config::new(2))?;
+        let mut end = network.endpoint(0, Mode::Doorbell)?;
+        end.open_group(0)?;
+        let theirs = network.clone();
+        let member = crate::thread::spawn_on(id(1), move || -> Result<()> {
+            let mut end = theirs.endpoint(1, Mode::Doorbell)?;
+            end.join(0)?;
+            end.send(0, Level::Normal, 5, b"is there", None)?;
+            Ok(())
+        })?;
+        member.join()??;
+        let mut bytes = Vec::new();
+        assert_eq!(end.recv(&mut bytes, None)?.tag, 5);
+        assert_eq!(end.check_peer(1), Err(Error::Closed));
+        let full = end.config().group_lines;
+        for n in 0..2 * full {
+            assert_eq!(end.multicast(0, n, &[], None), Ok(0));
+        }
+        assert_eq!(end.counters().put_out, 0);
+    });
+    assert_eq!(outcome.code, 0, "{}", outcome.output);
+}
+
+/// Without the reservation the calls would wait until their time has come.
+#[test]
+fn a_station_whose_thread_is_lost_before_it_opens_it_is_dead() {
+    use crate::msg::{Config, Error, Level, Mode, Network};
+    let outcome = program!(&[X, A], {
+        let network = Network::new(Config::new(2))?;
+        let there = crate::thread::spawn_on(id(1), || -> () {
+            loop {
+                crate::thread::yield_now();
+            }
+        })?;
+        assert_eq!(network.reserve(2, there.thread()), Err(Error::NotFound));
+        network.reserve(1, there.thread())?;
+        let mut end = network.endpoint(0, Mode::Doorbell)?;
+        assert_eq!(end.check_peer(1), Ok(()));
+        // There is room, so a message that is sent before waits for whoever opens the station.
+        end.try_send(1, Level::Normal, 0, &[])?;
+        dyad_host::kill_node(id(1));
+        drop(there.join());
+        let (dead, mut answer) = (Error::NodeDead { station: 1 }, Vec::new());
+        let called = end.call(1, Level::Normal, 0, &[], &mut answer, None);
+        assert_eq!(called.map(drop), Err(dead));
+        assert_eq!(end.recv(&mut answer, None).map(drop), Err(dead));
+        // Another thread opens it: it is alive again.
+        let mut other = network.endpoint(1, Mode::Doorbell)?;
+        end.try_send(1, Level::Normal, 7, &[])?;
+        assert_eq!(other.recv(&mut answer, None)?.tag, 0);
+        assert_eq!(other.recv(&mut answer, None)?.tag, 7);
+        // Whoever has it keeps it.
+        let ended = crate::thread::spawn(|| ())?;
+        network.reserve(1, ended.thread())?;
+        ended.join()?;
+        assert_eq!(end.check_peer(1), Ok(()));
+    });
+    assert_eq!(outcome.code, 0, "{}", outcome.output);
+}
+
 #[test]
 fn messages_to_a_full_ring_go_when_there_is_room() {
     use crate::msg::{Config, Level, Mode, Network};

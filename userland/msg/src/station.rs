@@ -51,7 +51,8 @@ pub trait Host {
     fn sleep(&self, until: u64);
     /// Between two looks.
     fn relax(&self);
-    /// Whether the node of a station is alive. Asked with each message, so it must be cheap. When a node has died, a
+    /// Whether the node of a station is alive, or of the thread that is to open the station, if the host knows that
+    /// thread. Asked with each message, so it must be cheap. When a node has died, a
     /// host that can wakes the stations that [`sleep`](Host::sleep).
     fn alive(&self, station: usize) -> bool;
 }
@@ -286,8 +287,9 @@ impl<W: Words, H: Host> Station<W, H> {
         self.mode = mode;
     }
 
-    /// Closes the station: it leaves its groups, and senders get [`Error::Closed`].
-    pub fn close(mut self) {
+    /// Ends the use of the station: it leaves its groups, and senders are told ([`Error::Closed`]). What the station has
+    /// sent stays where it is. Whoever goes on must [open](Station::open) the station again.
+    pub fn close(&mut self) {
         for j in core::mem::take(&mut self.joined) {
             j.member.leave(&self.w);
         }
@@ -459,7 +461,7 @@ impl<W: Words, H: Host> Station<W, H> {
         self.check(station)
     }
 
-    /// Reports the death of each station that has been open, once; when none is left that could send anything, again
+    /// Reports the death of each station, once, unless the station was closed; when none is left that could send anything, again
     /// and again. For those that wait by themselves.
     ///
     /// # Errors
@@ -489,8 +491,8 @@ impl<W: Words, H: Host> Station<W, H> {
         let mut dead = None;
         let mut others = 0;
         for s in (0..self.config.stations).filter(|&s| s != self.own) {
-            if self.w.load(self.config.state(s), Acquire) != OPEN || !self.is_dead(s) {
-                // It may be alive, or be opened by a thread that is.
+            if self.w.load(self.config.state(s), Acquire) == CLOSED || !self.is_dead(s) {
+                // The station may be alive, or be opened by a thread that is.
                 others += 1;
                 self.dead &= !(1 << s);
             } else if self.dead >> s & 1 == 0 {

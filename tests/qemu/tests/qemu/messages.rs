@@ -167,6 +167,7 @@ fn death() -> Result<(), Failed> {
             "messages.lost-call",
             "messages.lost-send",
             "messages.lost-group",
+            "messages.lost-before-open",
             "messages.lost-others",
             "app.exit",
         ],

@@ -46,6 +46,7 @@ pub fn calls(count: u64) -> Result<()> {
         })?;
         let serving = network.clone();
         let server = thread::spawn_on(far()?, move || serve(serving, 1, mode))?;
+        network.reserve(1, server.thread())?;
         let mut end = network.endpoint(0, mode)?;
         let (mut bytes, mut reply) = (Vec::new(), Vec::new());
         let mut good = 0;
@@ -82,6 +83,7 @@ pub async fn tasks(count: u64) -> Result<()> {
     let network = Network::new(Config::new(3))?;
     let serving = network.clone();
     let server = thread::spawn_on(far()?, move || serve(serving, 2, Mode::Doorbell))?;
+    network.reserve(2, server.thread())?;
     let ask = |own: usize| {
         let network = network.clone();
         async move {
@@ -128,9 +130,16 @@ pub fn lost() -> Result<()> {
     let there = NodeId::new(1).ok_or(Error::msg("there is no node 1"))?;
     let network = Network::new(Config::new(2))?;
     let serving = network.clone();
-    drop(thread::spawn_on(there, move || {
-        serve(serving, 1, Mode::Adaptive(500))
-    })?);
+    let server = thread::spawn_on(there, move || serve(serving, 1, Mode::Adaptive(500)))?;
+    network.reserve(1, server.thread())?;
+    // It never comes to open its station.
+    let late = Network::new(Config::new(2))?;
+    let idle = thread::spawn_on(there, || -> () {
+        loop {
+            thread::yield_now();
+        }
+    })?;
+    late.reserve(1, idle.thread())?;
     let mut end = network.endpoint(0, Mode::Adaptive(500))?;
     end.open_group(0)?;
     let mut reply = Vec::new();
@@ -163,6 +172,16 @@ pub fn lost() -> Result<()> {
         "messages.lost-group",
         written == Ok(0),
         format_args!("{written:?}"),
+    );
+    let mut waits = late.endpoint(0, Mode::Adaptive(500))?;
+    let called = waits
+        .call(1, Level::Normal, 0, &[], &mut reply, None)
+        .map(drop);
+    let received = waits.recv(&mut reply, None).map(drop);
+    report::check(
+        "messages.lost-before-open",
+        (called, received) == (Err(dead), Err(dead)),
+        format_args!("{called:?}, {received:?}"),
     );
     // Whoever is left goes on.
     let other = Network::new(Config::new(2))?;

@@ -59,8 +59,11 @@ pub fn stream(count: u64) -> Result<()> {
     for (name, from, to) in [("there", here, there), ("back", there, here)] {
         let network = Network::new(Config::new(2))?;
         let receiving = network.clone();
+        let sending = network.clone();
         let receiver = thread::spawn_on(to, move || receive(receiving.endpoint(1, mode)?, count))?;
-        let sender = thread::spawn_on(from, move || send(network.endpoint(0, mode)?, 1, count))?;
+        network.reserve(1, receiver.thread())?;
+        let sender = thread::spawn_on(from, move || send(sending.endpoint(0, mode)?, 1, count))?;
+        network.reserve(0, sender.thread())?;
         let sent = sender.join()??;
         let arrived = receiver.join()??;
         let got = arrived.counters;
@@ -106,6 +109,7 @@ pub fn large() -> Result<()> {
         }
         Ok((good, most))
     })?;
+    network.reserve(1, receiver.thread())?;
     let mut end = network.endpoint(0, Mode::Adaptive(2000))?;
     let mut random = Random(3);
     let mut bytes = Vec::new();
@@ -133,6 +137,7 @@ pub fn idle(count: u64) -> Result<()> {
     let receiver = thread::spawn_on(far()?, move || {
         receive(receiving.endpoint(1, Mode::Doorbell)?, count)
     })?;
+    network.reserve(1, receiver.thread())?;
     let mut end = network.endpoint(0, Mode::Polling)?;
     let mut bytes = Vec::new();
     for n in 0..count {
