@@ -44,6 +44,8 @@ pub mod name {
     pub const TABLES: &str = "tables.agree";
     /// Check of init and the kernel: the system could be built.
     pub const INIT: &str = "init.start";
+    /// Check of init: the leader of the wardens can access init's records of the system. Recorded only if not.
+    pub const RECORDS: &str = "init.records";
     /// Check of init: how the program ended.
     pub const EXIT: &str = "app.exit";
     /// Check of init: all frames of the program have been returned.

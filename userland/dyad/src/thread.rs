@@ -132,6 +132,13 @@ impl Thread {
         self.number.get() as usize
     }
 
+    /// Whether the thread was lost with its node. Nobody else ends a wait for something that only this thread would
+    /// have done, so loops around [`park`] and [`yield_now`] test this too. One load. If the thread has ended, the
+    /// answer may be that of a newer thread with the same number.
+    pub fn is_lost(self) -> bool {
+        sys::thread::is_lost(self.number)
+    }
+
     /// The thread's number for system calls.
     pub(crate) const fn of_program(self) -> Number {
         self.number
@@ -369,9 +376,9 @@ impl<T> JoinHandle<T> {
         self.thread
     }
 
-    /// Whether [`join`](JoinHandle::join) would return at once.
+    /// Whether [`join`](JoinHandle::join) would return at once: the thread has ended, or was lost with its node.
     pub fn is_finished(&self) -> bool {
-        self.packet.done.load(Ordering::Acquire) != 0
+        self.packet.done.load(Ordering::Acquire) != 0 || self.thread.is_lost()
     }
 
     /// Waits until the thread has ended, and returns its value.

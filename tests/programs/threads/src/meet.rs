@@ -183,6 +183,10 @@ fn parking() -> Result<()> {
         turn.store(n + 1, Ordering::Release);
         other.thread().unpark();
         while turn.load(Ordering::Acquire) != n + 2 {
+            if other.thread().is_lost() {
+                // Nobody else will unpark this thread.
+                return Err(sys::Error::NodeDead.into());
+            }
             thread::park();
         }
     }

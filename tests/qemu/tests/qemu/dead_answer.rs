@@ -45,6 +45,8 @@ const SOON_SIMULATED: Duration = Duration::from_secs(30);
 const HANGS: Duration = Duration::from_secs(60);
 /// How soon the run must be over once its program has ended: the program is taken down.
 const TAKEN_DOWN: Duration = Duration::from_secs(15);
+/// How soon the run must have ended if init's records were lost.
+const RECORDS_LOST: Duration = Duration::from_secs(4);
 /// Frames that a machine can have been changing when it died.
 const LEAKED: u64 = 8;
 /// Each so many kills hit node 0, where the first thread starts.
@@ -209,6 +211,8 @@ enum Ending {
     RunEnded,
     /// Init was still building the system, which it cannot do without the node.
     NotStarted,
+    /// A thread of init was lost while it was changing init's records of the system, without which the run cannot go on.
+    RecordsLost,
 }
 
 /// The kills that are played.
@@ -320,6 +324,9 @@ fn judge(row: &Row, policy: OnDeath, kill: Kill, ended: &Ended) -> Result<Ending
     let check = |name: &str| ended.report.checks.iter().find(|c| c.name == name);
     if check("init.start").is_some_and(|c| !c.ok) && went_on <= soon {
         return Ok(Ending::NotStarted);
+    }
+    if check("init.records").is_some_and(|c| !c.ok) && kill.node == 0 && went_on <= RECORDS_LOST {
+        return Ok(Ending::RecordsLost);
     }
     if row.bare {
         // In the place of init nobody says how a program ends: the run ends with it.

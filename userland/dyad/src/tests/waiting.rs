@@ -304,6 +304,28 @@ fn no_unpark_of_a_thread_that_begins_is_lost() {
     assert_eq!(run(&[X, A], late).code, 0);
 }
 
+/// A loop around `park` ends by the loss of the thread that was to unpark, and a thread that was lost has finished.
+#[test]
+fn loops_that_wait_for_a_lost_thread_end() {
+    async fn main() -> Result<()> {
+        let lost = thread::spawn_on(id(1), || {
+            loop {
+                thread::yield_now();
+            }
+        })?;
+        assert!(!lost.is_finished() && !lost.thread().is_lost());
+        dyad_host::kill_node(id(1));
+        while !lost.thread().is_lost() {
+            thread::park();
+        }
+        assert!(lost.is_finished());
+        let dead = lost.join().err().and_then(|e: Error| e.system());
+        assert_eq!(dead, Some(sys::Error::NodeDead));
+        Ok(())
+    }
+    assert_eq!(code_of!(main), 0);
+}
+
 #[test]
 fn the_first_future_counts_and_the_other_is_dropped() {
     struct Told(Arc<AtomicBool>);

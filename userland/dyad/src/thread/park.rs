@@ -42,6 +42,9 @@ pub(super) fn reset(thread: Number) {
 /// Waits until another thread [unparks](Thread::unpark) this one. Returns at once if this thread was unparked
 /// since it last waited. May also return spuriously, so callers must test their condition again.
 ///
+/// Also returns once after each loss of threads of the program with a node. If the thread that was to unpark this one is
+/// among them, nobody else will: a loop around `park` that is to survive the loss tests [`Thread::is_lost`].
+///
 /// ```no_run
 /// use core::sync::atomic::{AtomicBool, Ordering};
 /// use dyad::thread;

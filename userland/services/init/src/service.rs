@@ -123,6 +123,17 @@ pub fn start_failed() {
     }
 }
 
+/// Ends the run, because a thread of init was lost with its node while it had the records of the system: they may be
+/// half changed.
+pub fn records_lost() -> ! {
+    let why = format_args!(
+        "a thread of init was lost with its node while it was changing the records of the system"
+    );
+    say(why);
+    check(name::RECORDS, false, why);
+    shut_down(EXIT_FAILED)
+}
+
 /// Whether the program has said that it ends, or has been told to.
 pub fn is_over() -> bool {
     threads::of(program::FIRST).is_ok_and(threads::Guest::is_over)

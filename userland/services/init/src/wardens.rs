@@ -25,7 +25,8 @@ use dyad_sys::cap::{Cap, NodeState, Send, Thread, Until};
 use crate::ask;
 use crate::evict;
 use crate::service::{
-    books_may_be_lost, ended, is_over, say, shut_down, start_failed, threads_ended, with_system,
+    books_may_be_lost, ended, is_over, records_lost, say, shut_down, start_failed, threads_ended,
+    with_system,
 };
 use crate::system::{ENDED_LINE, ENDPOINT};
 
@@ -223,8 +224,7 @@ pub fn serve(node: NodeId) -> ! {
                 false => PATIENCE,
             };
             if in_vain > patience {
-                say(format_args!("the books of init were lost with a node"));
-                shut_down(EXIT_FAILED);
+                records_lost();
             }
         }
         // Blocks of memory that are taken from nodes, a piece at a time.
