@@ -53,6 +53,8 @@ pub mod name {
     /// Counter of the kernel.
     pub const MIGRATIONS: &str = "migrations";
     /// Counter of the kernel.
+    pub const CROSSINGS: &str = "crossing_calls";
+    /// Counter of the kernel.
     pub const DOORBELLS: &str = "doorbells_rung";
     /// Counter of the kernel.
     pub const MESSAGES: &str = "messages_sent";
@@ -62,9 +64,9 @@ pub mod name {
     pub const SIM: &str = "sim.";
 
     /// All names.
-    pub const ALL: [&str; 11] = [
-        BOOT, SELF_TEST, TABLES, INIT, EXIT, FRAMES, BESIDE, MIGRATIONS, DOORBELLS, MESSAGES,
-        RECOVERED,
+    pub const ALL: [&str; 12] = [
+        BOOT, SELF_TEST, TABLES, INIT, EXIT, FRAMES, BESIDE, MIGRATIONS, CROSSINGS, DOORBELLS,
+        MESSAGES, RECOVERED,
     ];
 
     /// Whether a program may give this name to a check or counter.

@@ -77,7 +77,10 @@ pub fn main_without_args<F>(argument: u64, main: fn() -> F) -> !
 where
     F: Future<Output: Outcome> + 'static,
 {
-    start(argument, || async move { main().await.result() })
+    start(argument, || async move {
+        Args::load()?.expect_options(&[])?;
+        main().await.result()
+    })
 }
 
 fn start<F>(argument: u64, main: impl FnOnce() -> F) -> !

@@ -132,6 +132,14 @@ pub fn fault<P: Platform>(cx: &KernelCtx, area: &'static RegArea, at: u64) -> Re
     }
 }
 
+/// Counts a departure that is a call.
+#[inline(always)]
+fn count(cx: &KernelCtx, kind: HandoffKind) {
+    if matches!(kind, HandoffKind::Call) {
+        cx.node.crossings.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Stores the departure in the thread, and parks its registers on this ISA.
 #[inline(always)]
 fn put_down<P: Platform>(t: &Thread, area: &RegArea, crossing: CrossingState, l: &Leaving) {
@@ -174,7 +182,10 @@ fn fast<P: Platform>(
     put_down::<P>(t, area, carried, l);
     t.leaves(cx.node.id(), false);
     match way.pass::<P>(cx, t, l.kind) {
-        Passed::Away => return Some(Departure::Away),
+        Passed::Away => {
+            count(cx, l.kind);
+            return Some(Departure::Away);
+        }
         Passed::RolledBack => take_back::<P>(cx, t, crossing),
     }
     None
@@ -201,7 +212,10 @@ fn slow<P: Platform>(
         let carried = carry_fp::<P>(cx, t, crossing, l.leaves);
         put_down::<P>(t, area, carried, l);
         match handoff::send::<P>(cx, t, to) {
-            Ok(()) => return Ok(()),
+            Ok(()) => {
+                count(cx, l.kind);
+                return Ok(());
+            }
             // It has died just now: perhaps there is another one.
             Err(Error::NodeDead) => take_back::<P>(cx, t, crossing),
             Err(e) => {

@@ -46,7 +46,7 @@ pub(super) struct Built {
 
 /// Builds the kernels of the ISAs in use, the services and the program.
 pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Error> {
-    let mut progress = |text: &str| sink.event(Event::Progress(text));
+    let mut progress = |event: Event<'_>| sink.event(event);
     // A name that is wrong should be said before anything is built.
     let kind = if matches!(config.work, Work::Ktest(_)) || !config.test.seeded.is_empty() {
         build::Kernel::Ktest

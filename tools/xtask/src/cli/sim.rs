@@ -45,7 +45,7 @@ fn print_stale_reads() -> Result<u8, Error> {
     let mut display = Display::new(Verbosity::Normal);
     let mut kernels = Vec::new();
     for isa in Isa::ALL {
-        let mut progress = |text: &str| display.event(Event::Progress(text));
+        let mut progress = |event: Event<'_>| display.event(event);
         kernels.push((
             isa.name(),
             build::kernel(isa, build::Kernel::Listed, &mut progress)?,
