@@ -44,7 +44,9 @@ pub fn trials() -> Vec<Trial> {
             // The scene runs on each ISA.
             let counted = ended.report.counters.get(name::CROSSINGS);
             if counted != Some(&20_000) {
-                return Err(format!("{counted:?} crossing calls were counted\n{}", ended.text).into());
+                return Err(
+                    format!("{counted:?} crossing calls were counted\n{}", ended.text).into(),
+                );
             }
             Ok(())
         }),
