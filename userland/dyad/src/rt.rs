@@ -213,7 +213,10 @@ fn say(info: &core::panic::PanicInfo<'_>) {
     };
     match (info.location(), place) {
         (Some(at), None) => crate::eprintln!("panic at {at}: {message}"),
-        (Some(at), Some(n)) => crate::eprintln!("panic in thread {n} at {at}: {message}"),
+        (Some(at), Some(n)) => match Number::new(n).and_then(crate::thread::name_of) {
+            None => crate::eprintln!("panic in thread {n} at {at}: {message}"),
+            Some(name) => crate::eprintln!("panic in thread {n} ({name}) at {at}: {message}"),
+        },
         (None, _) => crate::eprintln!("panic: {message}"),
     }
 }
