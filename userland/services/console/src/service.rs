@@ -17,7 +17,7 @@ use dyad_sys::cap::{Cap, Hardware};
 const PAGES: usize = CONSOLE_THREADS as usize;
 const CLIENTS: usize = program::MAX as usize;
 /// Bytes copied at a time.
-const PIECE: usize = 256;
+const CHUNK: usize = 256;
 
 /// Beginnings of lines, by client and page.
 static LINES: [[RobustLock<LineBuffer>; PAGES]; CLIENTS] =
@@ -142,9 +142,9 @@ fn write(call: &Call, offset: u64, len: u64) -> Result<u64> {
     }
     let mut cost = len as u32;
     let mut at = offset;
-    let mut piece = [0; PIECE];
+    let mut piece = [0; CHUNK];
     while at < end {
-        let n = (end - at).min(PIECE as u64);
+        let n = (end - at).min(CHUNK as u64);
         let piece = &mut piece[..n as usize];
         window.read(at, piece).ok_or(Error::BadArgument)?;
         line.push(piece, |text, part| {
