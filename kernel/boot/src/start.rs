@@ -439,6 +439,7 @@ fn info_page(node: &Node, archive_len: u64) -> [u8; size_of::<Info>()] {
         put(&n.pool_size.to_le_bytes());
     }
     put(args);
+    put(env);
     bytes
 }
 

@@ -132,14 +132,6 @@ pub fn fault<P: Platform>(cx: &KernelCtx, area: &'static RegArea, at: u64) -> Re
     }
 }
 
-/// Counts a departure that is a call.
-#[inline(always)]
-fn count(cx: &KernelCtx, kind: HandoffKind) {
-    if matches!(kind, HandoffKind::Call) {
-        cx.node.crossings.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 /// Stores the departure in the thread, and parks its registers on this ISA.
 #[inline(always)]
 fn put_down<P: Platform>(t: &Thread, area: &RegArea, crossing: CrossingState, l: &Leaving) {
@@ -181,12 +173,19 @@ fn fast<P: Platform>(
     let carried = carry_fp::<P>(cx, t, crossing, l.leaves);
     put_down::<P>(t, area, carried, l);
     t.leaves(cx.node.id(), false);
+    // Before the thread leaves: if it comes back while this CPU spins for it, this does not go on here.
+    let is_call = matches!(l.kind, HandoffKind::Call);
+    if is_call {
+        cx.node.crossings.fetch_add(1, Ordering::Relaxed);
+    }
     match way.pass::<P>(cx, t, l.kind) {
-        Passed::Away => {
-            count(cx, l.kind);
-            return Some(Departure::Away);
+        Passed::Away => return Some(Departure::Away),
+        Passed::RolledBack => {
+            if is_call {
+                cx.node.crossings.fetch_sub(1, Ordering::Relaxed);
+            }
+            take_back::<P>(cx, t, crossing);
         }
-        Passed::RolledBack => take_back::<P>(cx, t, crossing),
     }
     None
 }
@@ -213,7 +212,9 @@ fn slow<P: Platform>(
         put_down::<P>(t, area, carried, l);
         match handoff::send::<P>(cx, t, to) {
             Ok(()) => {
-                count(cx, l.kind);
+                if matches!(l.kind, HandoffKind::Call) {
+                    cx.node.crossings.fetch_add(1, Ordering::Relaxed);
+                }
                 return Ok(());
             }
             // It has died just now: perhaps there is another one.
