@@ -16,12 +16,19 @@ use migrate_rt::build::{AppRequest, BuiltApp, Progress as PipelineProgress};
 
 use crate::apps::{Program, Source};
 use crate::error::Error;
-use crate::launch::Event;
 use crate::{apps, archive, paths, signals};
 
-/// Gets the events of a build: [`Event::Progress`] for each step, and [`Event::Note`] for what the compiler
-/// warns about in a program that it has built.
-pub type Progress<'a> = &'a mut dyn FnMut(Event<'_>);
+/// What a build tells people.
+#[derive(Clone, Copy, Debug)]
+pub enum Said<'a> {
+    /// A step begins.
+    Step(&'a str),
+    /// The compiler warns about a program that it has built.
+    Warning(&'a str),
+}
+
+/// Gets what a build tells people.
+pub type Progress<'a> = &'a mut dyn FnMut(Said<'_>);
 
 /// Package, target triple of the kernel of an ISA.
 pub const fn kernel_package(isa: Isa) -> (&'static str, &'static str) {
@@ -193,7 +200,7 @@ pub fn cargo() -> Command {
 
 /// Runs a cargo command, reporting what it compiles.
 fn run_cargo(mut c: Command, what: &str, progress: Progress<'_>) -> Result<(), Error> {
-    progress(Event::Progress(&format!("building {what}")));
+    progress(Said::Step(&format!("building {what}")));
     let mut child = c
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -204,7 +211,7 @@ fn run_cargo(mut c: Command, what: &str, progress: Progress<'_>) -> Result<(), E
     if let Some(stderr) = child.stderr.take() {
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
             if let Some(step) = compiling(&line) {
-                progress(Event::Progress(&format!("building {what}: {step}")));
+                progress(Said::Step(&format!("building {what}: {step}")));
             } else {
                 output.push_str(&line);
                 output.push('\n');
@@ -289,12 +296,12 @@ fn package(dir: &Path, progress: Progress<'_>) -> Result<BuiltApp, Error> {
     let tell = |p: PipelineProgress<'_>| match p {
         PipelineProgress::Stage(stage) => {
             let step = format!("{what}: {}", stage.text());
-            (progress.borrow_mut())(Event::Progress(&step));
+            (progress.borrow_mut())(Said::Step(&step));
         }
         PipelineProgress::Output(line) => {
             if let Some(step) = compiling(line) {
                 let step = format!("{what}: {step}");
-                (progress.borrow_mut())(Event::Progress(&step));
+                (progress.borrow_mut())(Said::Step(&step));
             } else {
                 let mut said = said.borrow_mut();
                 said.push_str(line);
@@ -322,7 +329,7 @@ fn package(dir: &Path, progress: Progress<'_>) -> Result<BuiltApp, Error> {
         Error::Build(format!("{said}{name} does not build: {e}"))
     })?;
     for warning in warnings(&said.borrow()) {
-        (progress.borrow_mut())(Event::Note(warning));
+        (progress.borrow_mut())(Said::Warning(warning));
     }
     Ok(built)
 }

@@ -49,7 +49,7 @@ pub(super) struct Built {
 
 /// Builds the kernels of the ISAs in use, the services and the program.
 pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Error> {
-    let mut progress = |event: Event<'_>| sink.event(event);
+    let mut progress = |said: build::Said<'_>| sink.event(said.into());
     // A name that is wrong should be said before anything is built.
     let kind = if matches!(config.work, Work::Ktest(_)) || !config.test.seeded.is_empty() {
         build::Kernel::Ktest
