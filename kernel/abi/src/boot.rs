@@ -159,6 +159,12 @@ pub struct BootParams<'a> {
     pub app: &'a str,
     /// Argument text of the program, one line.
     pub args: &'a str,
+    /// The environment of the program: `NAME=VALUE` texts, separated by tabs.
+    pub env: &'a str,
+    /// Wall-clock time when the machines were started, in nanoseconds since 1970-01-01 UTC.
+    pub wall_ns: u64,
+    /// Seed of the random numbers of programs.
+    pub random: u64,
     /// Names of in-kernel tests, separated by commas.
     pub ktests: &'a str,
     /// Test option: XORed into this node's layout hash, to show that a mismatch is refused.
@@ -201,7 +207,7 @@ impl fmt::Display for ParamError<'_> {
     }
 }
 
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 25] = [
     "abi",
     "node",
     "nodes",
@@ -221,6 +227,9 @@ const KEYS: [&str; 22] = [
     "block",
     "app",
     "args",
+    "env",
+    "wall",
+    "random",
     "ktests",
     "test_layout_xor",
     "test_seeded",
@@ -337,6 +346,9 @@ impl<'a> BootParams<'a> {
             })?,
             app: get("app")?,
             args: get("args")?,
+            env: get("env")?,
+            wall_ns: num("wall", 0, u64::MAX)?,
+            random: num("random", 0, u64::MAX)?,
             ktests: get("ktests")?,
             test_layout_xor: num("test_layout_xor", 0, u64::MAX)?,
             test_seeded: get("test_seeded")?,
@@ -381,6 +393,9 @@ impl fmt::Display for BootParams<'_> {
         )?;
         writeln!(f, "grant={}\nblock={}", self.grant.name(), self.block_size)?;
         writeln!(f, "app={}\nargs={}", self.app, self.args)?;
+        writeln!(f, "env={}", self.env)?;
+        // Of one length, so that kernels take equally long to read it.
+        writeln!(f, "wall={:020}\nrandom={:020}", self.wall_ns, self.random)?;
         writeln!(f, "ktests={}", self.ktests)?;
         writeln!(f, "test_layout_xor={}", self.test_layout_xor)?;
         writeln!(f, "test_seeded={}", self.test_seeded)
@@ -416,6 +431,9 @@ mod tests {
             block_size: DEFAULT_BLOCK,
             app: "hop",
             args: "--class S",
+            env: "HOME=a b\tTERM=",
+            wall_ns: u64::MAX,
+            random: 7,
             ktests: "",
             test_layout_xor: 0,
             test_seeded: "",

@@ -23,7 +23,11 @@
 //! service. It is not there if the kernel, init or another holder of a node's hardware has: such reports
 //! are trusted. The names of what the kernel, init and the launcher find are [reserved](name) for them.
 //!
-//! Text from user programs is escaped before it is written: the two bytes and other ASCII control
+//! A line that is longer than a log line can be is written in pieces. The text of each begins with [`PIECE`], the
+//! number of its stream in decimal, and [`MORE`] or [`LAST`]; the launcher joins those of a stream. Pieces end
+//! at characters, and those of different streams may alternate.
+//!
+//! Text from user programs is escaped before it is written: the three bytes and other ASCII control
 //! characters never come from a program. The launcher escapes everything else that could change how
 //! text looks.
 
@@ -31,6 +35,12 @@
 pub const LOG: u8 = 0x1f;
 /// First byte of a record.
 pub const RECORD: u8 = 0x1e;
+/// First byte of the text of a log line that is a piece of a longer line.
+pub const PIECE: u8 = 0x1d;
+/// Ends the head of a piece that others follow.
+pub const MORE: u8 = b'+';
+/// Ends the head of the last piece of a line.
+pub const LAST: u8 = b'.';
 
 /// Names of the checks and counters that the kernel, init and the launcher record.
 pub mod name {
@@ -55,6 +65,8 @@ pub mod name {
     /// Counter of the kernel.
     pub const MIGRATIONS: &str = "migrations";
     /// Counter of the kernel.
+    pub const CROSSINGS: &str = "crossing_calls";
+    /// Counter of the kernel.
     pub const DOORBELLS: &str = "doorbells_rung";
     /// Counter of the kernel.
     pub const MESSAGES: &str = "messages_sent";
@@ -64,9 +76,9 @@ pub mod name {
     pub const SIM: &str = "sim.";
 
     /// All names.
-    pub const ALL: [&str; 11] = [
-        BOOT, SELF_TEST, TABLES, INIT, EXIT, FRAMES, BESIDE, MIGRATIONS, DOORBELLS, MESSAGES,
-        RECOVERED,
+    pub const ALL: [&str; 13] = [
+        BOOT, SELF_TEST, TABLES, INIT, RECORDS, EXIT, FRAMES, BESIDE, MIGRATIONS, CROSSINGS,
+        DOORBELLS, MESSAGES, RECOVERED,
     ];
 
     /// Whether a program may give this name to a check or counter.

@@ -116,11 +116,17 @@ pub struct Info {
     pub grant: u64,
     /// Bytes of a block of the [block allocator](memory).
     pub block_size: u64,
+    /// Length of the environment, which is behind the argument text.
+    pub env_len: u64,
+    /// Wall-clock time when the machines were started, in nanoseconds since 1970-01-01 UTC.
+    pub wall_ns: u64,
+    /// Seed of the program's random numbers.
+    pub random: u64,
     /// Reserved; zero.
-    pub reserved: [u64; 8],
+    pub reserved: [u64; 5],
     /// The system in its state at the start.
     pub system: SysInfo,
-    /// The argument text, UTF-8.
+    /// The argument text, and the environment: `NAME=VALUE` texts, separated by tabs. UTF-8.
     pub args: [u8; MAX_ARGS],
 }
 

@@ -408,6 +408,8 @@ fn info_page(node: &Node, archive_len: u64) -> [u8; size_of::<Info>()] {
     };
     let args = node.params.args.as_bytes();
     let args = &args[..args.len().min(dyad_abi::service::MAX_ARGS)];
+    let env = node.params.env.as_bytes();
+    let env = &env[..env.len().min(dyad_abi::service::MAX_ARGS - args.len())];
     for w in [
         INFO_MAGIC,
         archive_len,
@@ -417,10 +419,13 @@ fn info_page(node: &Node, archive_len: u64) -> [u8; size_of::<Info>()] {
         node.params.rounds_per_second,
         node.params.grant as u64,
         node.params.block_size,
+        env.len() as u64,
+        node.params.wall_ns,
+        node.params.random,
     ] {
         put(&w.to_le_bytes());
     }
-    put(&[0; 64]);
+    put(&[0; 40]);
     let s = describe(node);
     put(&s.abi_version.to_le_bytes());
     put(&s.node_count.to_le_bytes());
@@ -434,6 +439,7 @@ fn info_page(node: &Node, archive_len: u64) -> [u8; size_of::<Info>()] {
         put(&n.pool_size.to_le_bytes());
     }
     put(args);
+    put(env);
     bytes
 }
 

@@ -7,7 +7,7 @@
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use dyad_abi::record::{LOG, Level, RECORD};
+use dyad_abi::record::{LOG, Level, PIECE, RECORD};
 use spin::Mutex;
 
 use crate::Platform;
@@ -342,12 +342,18 @@ pub fn counter_of<P: Platform>(program: u64, name: impl fmt::Display, value: u64
 /// The unfinished line of the program on this node.
 static USER_LINE: Mutex<Line> = Mutex::new(Line::new());
 
+/// Longest line of user output that is kept whole, without the last character: the head of a log line and the
+/// last character fit beside it.
+const USER_TEXT: usize = LINE - 64;
+
 /// Takes output of the program, up to the end of a line. A complete line is written; the rest is kept until
-/// its newline comes or [`flush_user`] is called. Returns the number of bytes taken.
+/// its newline comes or [`flush_user`] is called. A line that is too long ends after a character. Returns the
+/// number of bytes taken.
 pub fn user<P: Platform>(bytes: &[u8]) -> usize {
     let mut line = USER_LINE.lock();
     for (n, &b) in bytes.iter().enumerate() {
-        if line.len >= LINE - 8 && b != b'\n' {
+        let continues = b & 0xc0 == 0x80 && line.len < USER_TEXT + 3;
+        if line.len >= USER_TEXT && b != b'\n' && !continues {
             emit_user::<P>(&mut line);
             return n;
         }
@@ -355,8 +361,9 @@ pub fn user<P: Platform>(bytes: &[u8]) -> usize {
             emit_user::<P>(&mut line);
             return n + 1;
         }
-        // Control bytes could forge records.
-        line.push(if (b < 0x20 && b != b'\t') || b == 0x7f {
+        // Control bytes could forge records. Those who write here directly may write pieces of lines.
+        let begins_piece = b == PIECE && line.len == 0;
+        line.push(if (b < 0x20 && b != b'\t' && !begins_piece) || b == 0x7f {
             b'?'
         } else {
             b

@@ -42,6 +42,8 @@ pub struct Node {
     incarnation: AtomicU64,
     /// CPUs that have reported after a stop request.
     pub reported: AtomicU64,
+    /// Crossing calls that have left this node, for the run's counters.
+    pub crossings: AtomicU64,
     /// Test hook: counts and sums of test messages received, by sender node.
     pub test_received: [AtomicU64; MAX_NODES],
     /// Test hook: order errors among test messages.
@@ -113,6 +115,7 @@ impl Node {
             roots: [const { AtomicU64::new(0) }; MAX_CPUS],
             incarnation: AtomicU64::new(0),
             reported: AtomicU64::new(0),
+            crossings: AtomicU64::new(0),
             test_received: [const { AtomicU64::new(0) }; MAX_NODES],
             test_disorder: AtomicU64::new(0),
         })

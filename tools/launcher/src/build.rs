@@ -18,8 +18,17 @@ use crate::apps::{Program, Source};
 use crate::error::Error;
 use crate::{apps, archive, paths, signals};
 
-/// Gets one line for each step of a build.
-pub type Progress<'a> = &'a mut dyn FnMut(&str);
+/// What a build tells people.
+#[derive(Clone, Copy, Debug)]
+pub enum Said<'a> {
+    /// A step begins.
+    Step(&'a str),
+    /// The compiler warns about a program that it has built.
+    Warning(&'a str),
+}
+
+/// Gets what a build tells people.
+pub type Progress<'a> = &'a mut dyn FnMut(Said<'_>);
 
 /// Package, target triple of the kernel of an ISA.
 pub const fn kernel_package(isa: Isa) -> (&'static str, &'static str) {
@@ -191,7 +200,7 @@ pub fn cargo() -> Command {
 
 /// Runs a cargo command, reporting what it compiles.
 fn run_cargo(mut c: Command, what: &str, progress: Progress<'_>) -> Result<(), Error> {
-    progress(&format!("building {what}"));
+    progress(Said::Step(&format!("building {what}")));
     let mut child = c
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -202,7 +211,7 @@ fn run_cargo(mut c: Command, what: &str, progress: Progress<'_>) -> Result<(), E
     if let Some(stderr) = child.stderr.take() {
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {
             if let Some(step) = compiling(&line) {
-                progress(&format!("building {what}: {step}"));
+                progress(Said::Step(&format!("building {what}: {step}")));
             } else {
                 output.push_str(&line);
                 output.push('\n');
@@ -286,11 +295,13 @@ fn package(dir: &Path, progress: Progress<'_>) -> Result<BuiltApp, Error> {
     let progress = RefCell::new(progress);
     let tell = |p: PipelineProgress<'_>| match p {
         PipelineProgress::Stage(stage) => {
-            (progress.borrow_mut())(&format!("{what}: {}", stage.text()));
+            let step = format!("{what}: {}", stage.text());
+            (progress.borrow_mut())(Said::Step(&step));
         }
         PipelineProgress::Output(line) => {
             if let Some(step) = compiling(line) {
-                (progress.borrow_mut())(&format!("{what}: {step}"));
+                let step = format!("{what}: {step}");
+                (progress.borrow_mut())(Said::Step(&step));
             } else {
                 let mut said = said.borrow_mut();
                 said.push_str(line);
@@ -306,7 +317,7 @@ fn package(dir: &Path, progress: Progress<'_>) -> Result<BuiltApp, Error> {
             &paths::target_dir().join("user"),
         )
     };
-    migrate_rt::build::build_app(&request).map_err(|e| {
+    let built = migrate_rt::build::build_app(&request).map_err(|e| {
         if signals::count() > 0 {
             return Error::Interrupted;
         }
@@ -316,6 +327,26 @@ fn package(dir: &Path, progress: Progress<'_>) -> Result<BuiltApp, Error> {
         let quoted = said.lines().last().is_some_and(|l| e.contains(l.trim()));
         let said = if quoted { "" } else { said.as_str() };
         Error::Build(format!("{said}{name} does not build: {e}"))
+    })?;
+    for warning in warnings(&said.borrow()) {
+        (progress.borrow_mut())(Said::Warning(warning));
+    }
+    Ok(built)
+}
+
+/// The warnings in what cargo and the compiler have said of a program that they have built. Cargo says those
+/// of earlier builds again, and none of crates from a registry.
+fn warnings(said: &str) -> impl Iterator<Item = &str> {
+    let blocks = said.split("\n\n").map(|b| b.trim_matches('\n'));
+    blocks.filter_map(|block| {
+        // Lines about cargo's own work can come before.
+        let at = match block.starts_with("warning") {
+            true => 0,
+            false => block.find("\nwarning")? + 1,
+        };
+        // So can its last line come behind.
+        let end = block.find("\n    Finished").unwrap_or(block.len());
+        block.get(at..end)
     })
 }
 

@@ -3,7 +3,9 @@
 //! The form is defined in [`dyad_abi::record`]. Anything that does not have it is raw text and is
 //! kept: firmware, a kernel that has not got so far, a line damaged by a dying machine.
 
-use dyad_abi::record::{LOG, Level, RECORD};
+use std::collections::BTreeMap;
+
+use dyad_abi::record::{LAST, LOG, Level, MORE, PIECE, RECORD};
 use dyad_abi::service::program;
 use serde::Deserialize;
 
@@ -23,6 +25,15 @@ pub enum Line {
         level: Level,
         /// What it says.
         text: String,
+    },
+    /// A piece of a log line; see [`Joiner`].
+    Piece {
+        /// The stream that it belongs to.
+        stream: u64,
+        /// Whether it is the last one of its line.
+        is_last: bool,
+        /// The log line.
+        line: Box<Line>,
     },
     /// A record.
     Record(Record),
@@ -177,6 +188,18 @@ impl Line {
     }
 
     fn log(bytes: &[u8]) -> Option<Line> {
+        // The head of a piece is in front of the text.
+        let at = bytes.splitn(4, |&b| b == b' ').nth(3).unwrap_or_default();
+        if let Some(piece) = at.strip_prefix(&[PIECE]) {
+            let end = piece.iter().position(|&b| b == MORE || b == LAST)?;
+            let stream = std::str::from_utf8(&piece[..end]).ok()?.parse().ok()?;
+            let head = &bytes[..bytes.len() - at.len()];
+            return Some(Line::Piece {
+                stream,
+                is_last: piece[end] == LAST,
+                line: Box::new(Line::log(&[head, &piece[end + 1..]].concat())?),
+            });
+        }
         let text = printable(bytes);
         let mut parts = text.splitn(4, ' ');
         let cpu = parts.next()?.parse().ok()?;
@@ -193,6 +216,46 @@ impl Line {
             level,
             text,
         })
+    }
+}
+
+/// Joins the pieces of long lines.
+#[derive(Debug, Default)]
+pub struct Joiner {
+    begun: BTreeMap<u64, Line>,
+}
+
+impl Joiner {
+    /// Takes a line, and returns it if it is whole: a line in pieces is with its last one. CPU and time are those
+    /// of the first.
+    pub fn join(&mut self, line: Line) -> Option<Line> {
+        let Line::Piece {
+            stream,
+            is_last,
+            line,
+        } = line
+        else {
+            return Some(line);
+        };
+        let whole = match (self.begun.remove(&stream), *line) {
+            (Some(mut begun), Line::Log { text: more, .. }) => {
+                if let Line::Log { text, .. } = &mut begun {
+                    text.push_str(&more);
+                }
+                begun
+            }
+            (_, line) => line,
+        };
+        if is_last {
+            return Some(whole);
+        }
+        self.begun.insert(stream, whole);
+        None
+    }
+
+    /// The lines that have not been ended when the console closes.
+    pub fn finish(&mut self) -> impl Iterator<Item = Line> {
+        std::mem::take(&mut self.begun).into_values()
     }
 }
 
@@ -323,6 +386,40 @@ mod tests {
             matches!(&log[..], [Line::Log { text, .. }] if text == "\\u{9b}31m \\u{202e}\\u{2028} \u{e9}"),
             "{log:?}"
         );
+    }
+
+    #[test]
+    fn pieces_of_a_stream_are_one_line() {
+        let mut joiner = Joiner::default();
+        let mut join = |text: &str| -> Vec<Line> {
+            let lines = Line::decode(text.as_bytes()).into_iter();
+            lines.filter_map(|l| joiner.join(l)).collect()
+        };
+        let log = |text: &str| Line::Log {
+            cpu: 0,
+            ns: 5,
+            level: Level::User,
+            text: text.into(),
+        };
+        assert_eq!(join("\u{1f}0 5 U \u{1d}7+a b "), []);
+        assert_eq!(join("\u{1f}0 5 U \u{1d}513+other"), []);
+        assert_eq!(join("\u{1f}0 5 U plain"), [log("plain")]);
+        assert_eq!(join("\u{1f}1 6 U \u{1d}7+\u{e4}+."), []);
+        assert_eq!(
+            join("\u{1f}1 7 U \u{1d}7.  end"),
+            [log("a b \u{e4}+.  end")]
+        );
+        // A stream can begin again.
+        assert_eq!(join("\u{1f}0 5 U \u{1d}7."), [log("")]);
+        // A head that is damaged is no piece.
+        for damaged in [
+            "\u{1f}0 5 U \u{1d}x+a",
+            "\u{1f}0 5 U \u{1d}7",
+            "\u{1f}0 5 U \u{1d}+a",
+        ] {
+            assert!(matches!(&join(damaged)[..], [Line::Raw(_)]), "{damaged:?}");
+        }
+        assert_eq!(joiner.finish().collect::<Vec<_>>(), [log("other")]);
     }
 
     #[test]

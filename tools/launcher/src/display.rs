@@ -126,8 +126,8 @@ impl<O: Write> Display<O> {
         self.paint(NODE_COLOURS[node % NODE_COLOURS.len()], &place)
     }
 
-    fn line(&mut self, node: usize, isa: Isa, host: Duration, line: &Line) {
-        let host = format!("+{:.3}", host.as_secs_f64());
+    fn line(&mut self, node: usize, isa: Isa, at: Duration, line: &Line) {
+        let host = format!("+{:.3}", at.as_secs_f64());
         match line {
             Line::Log {
                 cpu,
@@ -153,6 +153,7 @@ impl<O: Write> Display<O> {
                 };
                 self.print(&format!("{prefix} {text}"));
             }
+            Line::Piece { line: piece, .. } => self.line(node, isa, at, piece),
             Line::Raw(text) => {
                 if self.verbosity > Verbosity::Quiet && !text.trim().is_empty() {
                     let prefix = self.prefix(node, isa, None, &host);

@@ -31,7 +31,7 @@
 //! | normal | come from the node's supply: its local pool first, then [blocks](crate::blocks) of the CXL pool that it is given |
 //! | `--model separated`, `shared` | the local pool is near to its node and far from the others; the CXL pool is near to node 0 or to none |
 //! | `--model fully-shared` | all memory is near to all nodes: placement changes addresses and nothing else |
-//! | the node has no memory left | it asks for a block, as for its other pages; if there is none the thread ends |
+//! | the node has no memory left | it asks for a block, as for its other pages; if there is none, allocation fails |
 //! | the node is dead | [`on`] returns `NodeDead`; existing pages stay usable; new pages of a heap from before are placed as without a choice |
 //!
 //! A page is placed when it is first touched, and its later use does not move it. If a block is taken from

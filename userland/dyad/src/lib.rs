@@ -26,7 +26,8 @@
 //! | [`crossing`] | functions that run on one ISA only |
 //! | [`emulation`] | moving a thread while it computes |
 //! | [`msg`] | messages between threads |
-//! | [`Instant`] | fused time |
+//! | [`Instant`], [`SystemTime`] | fused time, the time of day |
+//! | [`mod@env`], [`random`] | environment of the program, random numbers |
 //! | [`system`](mod@system) | nodes, pools, and the pools of addresses |
 //! | [`report`] | checks and counters of the run |
 //! | [`service`](mod@service) | programs that others invoke |
@@ -45,6 +46,7 @@ pub mod blocks;
 pub mod console;
 pub mod crossing;
 pub mod emulation;
+pub mod env;
 pub mod error;
 mod executor;
 pub mod heap;
@@ -52,6 +54,7 @@ mod migration;
 pub mod msg;
 mod plain;
 pub mod prelude;
+pub mod random;
 pub mod report;
 pub mod rt;
 pub mod service;
@@ -69,7 +72,7 @@ pub use dyad_sys as sys;
 pub use dyad_sys::{CpuId, Isa, NodeId};
 pub use error::{Error, Result};
 pub use system::{isa, node, system};
-pub use time::Instant;
+pub use time::{Instant, SystemTime};
 
 /// The program's heap: one for all ISAs, growing as needed; and the per-node heaps of [`heap`].
 #[cfg(target_os = "none")]

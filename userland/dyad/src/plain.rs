@@ -10,6 +10,7 @@ use dyad_sys::thread::Number;
 use dyad_sys::{Isa, NodeId};
 
 use crate::rt::{Outcome, exit_code};
+use crate::thread::Thread;
 use crate::{Args, Result};
 
 static USED: AtomicBool = AtomicBool::new(false);
@@ -53,19 +54,32 @@ pub fn migrate_to(node: NodeId) -> Result<(), sys::Error> {
     dyad_rt::spine::migrate(node)
 }
 
-/// Requests that a thread of the program, given by its [number](crate::thread::Thread::number), move to a
-/// node at its next migration point. Replaces a request that the thread has not carried out yet, and returns
-/// it. A request for the calling thread makes no system call.
+/// Requests that a thread of the program move to a node at its next migration point. Replaces a request that
+/// the thread has not carried out yet, and returns it. A request for the calling thread makes no system call.
+///
+/// The thread is what [`current`](crate::thread::current) and the handles of threads return:
+///
+/// ```no_run
+/// use dyad::prelude::thread::*;
+/// use dyad::thread;
+///
+/// # fn f(there: NodeId) -> Result<()> {
+/// let worker = thread::spawn(|| (0..1000u64).inspect(|_| migrate_point()).sum::<u64>())?;
+/// request_migration(worker.thread(), there)?;
+/// # worker.join()?;
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 ///
-/// `NotFound` if the program has no such thread; `NoSuchNode`, `NodeDead`; `Again` if other requests keep
+/// `NotFound` if the thread has ended and no newer one has its number; `NoSuchNode`, `NodeDead`; `Again` if other requests keep
 /// arriving. A request for the calling thread does not check the node; the migration point does.
-pub fn request_migration(thread: usize, to: NodeId) -> Result<Option<NodeId>, sys::Error> {
-    match sys::thread::number() {
-        Some(own) if own.get() == thread as u64 => Ok(dyad_rt::spine::request(to)),
-        _ => sys::request_move(thread as u64, to),
+pub fn request_migration(thread: Thread, to: NodeId) -> Result<Option<NodeId>, sys::Error> {
+    if sys::thread::id() == Some(thread.id()) {
+        return Ok(dyad_rt::spine::request(to));
     }
+    sys::request_move(thread.of_program().get(), to)
 }
 
 /// Withdraws the pending migration request of a thread, and returns it: `None` if there was none, or the
@@ -74,11 +88,11 @@ pub fn request_migration(thread: usize, to: NodeId) -> Result<Option<NodeId>, sy
 /// # Errors
 ///
 /// The errors of [`request_migration`].
-pub fn withdraw_migration(thread: usize) -> Result<Option<NodeId>, sys::Error> {
-    match sys::thread::number() {
-        Some(own) if own.get() == thread as u64 => Ok(dyad_rt::spine::withdraw()),
-        _ => sys::withdraw_request(thread as u64),
+pub fn withdraw_migration(thread: Thread) -> Result<Option<NodeId>, sys::Error> {
+    if sys::thread::id() == Some(thread.id()) {
+        return Ok(dyad_rt::spine::withdraw());
     }
+    sys::withdraw_request(thread.of_program().get())
 }
 
 #[inline(never)]
@@ -109,7 +123,10 @@ pub fn main_with_args<R: Outcome>(argument: u64, main: fn(Args) -> R) -> u64 {
 /// Runs a plain thread whose main function takes no arguments; returns the exit code.
 #[inline(always)]
 pub fn main_without_args<R: Outcome>(argument: u64, main: fn() -> R) -> u64 {
-    run(argument, || main().result())
+    run(argument, || {
+        Args::load()?.expect_options(&[])?;
+        main().result()
+    })
 }
 
 #[inline(always)]

@@ -77,7 +77,10 @@ pub fn main_without_args<F>(argument: u64, main: fn() -> F) -> !
 where
     F: Future<Output: Outcome> + 'static,
 {
-    start(argument, || async move { main().await.result() })
+    start(argument, || async move {
+        Args::load()?.expect_options(&[])?;
+        main().await.result()
+    })
 }
 
 fn start<F>(argument: u64, main: impl FnOnce() -> F) -> !
@@ -210,7 +213,10 @@ fn say(info: &core::panic::PanicInfo<'_>) {
     };
     match (info.location(), place) {
         (Some(at), None) => crate::eprintln!("panic at {at}: {message}"),
-        (Some(at), Some(n)) => crate::eprintln!("panic in thread {n} at {at}: {message}"),
+        (Some(at), Some(n)) => match Number::new(n).and_then(crate::thread::name_of) {
+            None => crate::eprintln!("panic in thread {n} at {at}: {message}"),
+            Some(name) => crate::eprintln!("panic in thread {n} ({name}) at {at}: {message}"),
+        },
         (None, _) => crate::eprintln!("panic: {message}"),
     }
 }

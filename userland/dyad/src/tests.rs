@@ -28,8 +28,7 @@ fn id(n: u64) -> NodeId {
 fn run(nodes: &[Isa], entry: fn(u64) -> !) -> Outcome {
     let config = Config {
         nodes: nodes.to_vec(),
-        args: "--class W".to_string(),
-        echo: false,
+        ..Config::default()
     };
     dyad_host::run(config, entry)
 }
@@ -80,6 +79,7 @@ fn lose(work: impl FnOnce() + Send + 'static) -> Result<()> {
 // Behind the macros, which they use.
 mod channels;
 mod heap;
+mod pieces;
 mod waiting;
 
 /// Node numbers of the migrations, as `from to` digits.
@@ -380,8 +380,15 @@ fn a_task_that_is_about_to_migrate_keeps_its_own_way() {
 fn requests_are_refused_and_withdrawn() {
     use crate::task::{request_migration, withdraw_migration};
     let outcome = program!(&[X, A], {
+        let worker = crate::thread::spawn(|| ()).unwrap();
+        let ended = worker.thread();
+        worker.join().unwrap();
+        // Its last moments may not be over.
+        while crate::thread::request_migration(ended, id(1)).is_ok() {
+            crate::thread::yield_now();
+        }
         assert_eq!(
-            crate::thread::request_migration(1, id(1)),
+            crate::thread::request_migration(ended, id(1)),
             Err(sys::Error::NotFound)
         );
         assert_eq!(request_migration(id(2)), Err(sys::Error::NoSuchNode));
@@ -432,7 +439,11 @@ fn arguments_reach_the_main_task() {
     async fn main(args: Args) {
         println!("{}", args.value("--class").unwrap_or("none"));
     }
-    let outcome = run(&[X, A], |argument| rt::main_with_args(argument, main));
+    let config = Config {
+        args: "--class W".to_string(),
+        ..Config::default()
+    };
+    let outcome = dyad_host::run(config, |argument| rt::main_with_args(argument, main));
     assert_eq!((outcome.code, outcome.output.as_str()), (0, "W\n"));
 }
 

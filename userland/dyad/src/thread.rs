@@ -62,6 +62,7 @@
 //! thread waiting. The executor runs on the first thread: a task that joins a thread keeps all tasks waiting.
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::Arc;
 use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -85,6 +86,11 @@ pub use scope::{Scope, ScopedJoinHandle, scope};
 /// The most threads of a program at a time.
 pub const MAX: usize = dyad_abi::user::MAX_PROGRAM_THREADS as usize;
 
+/// The size of a thread's stack, in bytes: of the part that migrates, and of that on each ISA.
+pub const STACK_SIZE: usize = dyad_abi::user::STACK_SIZE as usize;
+
+const _: () = assert!(dyad_abi::user::STACK_SIZE == dyad_abi::user::DATA_STACK_SIZE);
+
 /// The function that a new thread runs.
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -96,6 +102,11 @@ dyad_rt::program_local! {
     /// The functions of threads that are being started, and the policies by which the threads call functions
     /// of the other ISA.
     static WORK: [Lock<Option<(Work, Policy)>>; MAX] = [const { Lock::new(None) }; MAX];
+}
+
+dyad_rt::program_local! {
+    /// The names of threads.
+    static NAMES: [Lock<Option<Arc<str>>>; MAX] = [const { Lock::new(None) }; MAX];
 }
 
 /// How long a start waits for the last thread of a number to end.
@@ -137,6 +148,12 @@ impl Thread {
     /// answer may be that of a newer thread with the same number.
     pub fn is_lost(self) -> bool {
         sys::thread::is_lost(self.number)
+    }
+
+    /// The thread's name, if it was [given](Builder::name) one; of a thread that has ended, this is the name of a
+    /// newer thread with the same number.
+    pub fn name(self) -> Option<Arc<str>> {
+        name_of(self.number)
     }
 
     /// The thread's number for system calls.
@@ -217,11 +234,13 @@ where
     Builder::new().node(node).spawn(f)
 }
 
-/// The place where a thread will run.
-#[derive(Clone, Copy, Debug, Default)]
+/// The place where a thread will run, its name and what it needs.
+#[derive(Clone, Debug, Default)]
 pub struct Builder {
     node: Option<NodeId>,
     cpu: Option<CpuId>,
+    name: Option<Arc<str>>,
+    stack: usize,
 }
 
 impl Builder {
@@ -244,11 +263,28 @@ impl Builder {
         Builder { cpu, ..self }
     }
 
+    /// Sets the name, which the message of a panic of the thread has.
+    #[must_use]
+    pub fn name(self, name: impl Into<String>) -> Builder {
+        let name = Some(Arc::from(name.into()));
+        Builder { name, ..self }
+    }
+
+    /// Asks for a stack of at least so many bytes. All threads have stacks of [`STACK_SIZE`] bytes, and a larger
+    /// one is refused when the thread is started.
+    #[must_use]
+    pub fn stack_size(self, bytes: usize) -> Builder {
+        Builder {
+            stack: bytes,
+            ..self
+        }
+    }
+
     /// Starts the thread.
     ///
     /// # Errors
     ///
-    /// `Full` if the program has [`MAX`] threads; `NoSuchNode`, `NodeDead`, `BadArgument` if there is no such
+    /// `TooLarge` if the stack cannot be so large; `Full` if the program has [`MAX`] threads; `NoSuchNode`, `NodeDead`, `BadArgument` if there is no such
     /// node or CPU; the errors of [`system`](crate::system()).
     pub fn spawn<F, T>(self, f: F) -> Result<JoinHandle<T>>
     where
@@ -263,6 +299,9 @@ impl Builder {
 
     /// Starts a thread that does `work` and then ends.
     fn start(self, work: Work) -> Result<Thread> {
+        if self.stack > STACK_SIZE {
+            return Err(sys::Error::TooLarge.into());
+        }
         let node = match self.node {
             Some(node) => node,
             None => crate::node(),
@@ -278,6 +317,7 @@ impl Builder {
             return Err(sys::Error::Corrupt.into());
         };
         park::reset(number);
+        put_name(number, self.name);
         put_work(number, Some((work, dyad_rt::crossing::current_policy())));
         let end = Instant::now() + PATIENCE;
         let id = loop {
@@ -296,6 +336,19 @@ impl Builder {
             }
         }
     }
+}
+
+/// Replaces the name of a thread that is being started.
+fn put_name(number: Number, name: Option<Arc<str>>) {
+    let old =
+        NAMES.with_any(|all| core::mem::replace(&mut *all[number.get() as usize].lock(), name));
+    // Not under the lock: freeing takes that of the heap.
+    drop(old);
+}
+
+/// The name of a thread, if it has one and nobody changes it just now.
+pub(crate) fn name_of(number: Number) -> Option<Arc<str>> {
+    NAMES.with_any(|all| all[number.get() as usize].try_lock()?.clone())
 }
 
 /// Replaces the function of a thread that is being started, and returns the previous one.

@@ -544,6 +544,9 @@ fn info_of(config: &Config) -> Info {
     let text = &config.args[..config.args.floor_char_boundary(MAX_ARGS)];
     let mut args = [0; MAX_ARGS];
     args[..text.len()].copy_from_slice(text.as_bytes());
+    let env = config.env.join("\t");
+    let env = &env[..env.floor_char_boundary(MAX_ARGS - text.len())];
+    args[text.len()..text.len() + env.len()].copy_from_slice(env.as_bytes());
     Info {
         magic: INFO_MAGIC,
         archive_len: 0,
@@ -553,7 +556,10 @@ fn info_of(config: &Config) -> Info {
         rounds_per_second: 0,
         block_size: 0,
         grant: 0,
-        reserved: [0; 8],
+        env_len: env.len() as u64,
+        wall_ns: config.wall_ns,
+        random: config.random,
+        reserved: [0; 5],
         system,
         args,
     }

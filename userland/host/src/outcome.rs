@@ -11,6 +11,12 @@ pub struct Config {
     pub nodes: Vec<Isa>,
     /// Argument text.
     pub args: String,
+    /// The environment: `NAME=VALUE` texts.
+    pub env: Vec<String>,
+    /// Wall-clock time at the start, in nanoseconds since 1970-01-01 UTC.
+    pub wall_ns: u64,
+    /// Seed of random numbers.
+    pub random: u64,
     /// Copy the program's output to the host's standard output.
     pub echo: bool,
 }
@@ -20,6 +26,9 @@ impl Default for Config {
         Config {
             nodes: Isa::ALL.to_vec(),
             args: String::new(),
+            env: Vec::new(),
+            wall_ns: 0,
+            random: 0,
             echo: false,
         }
     }

@@ -11,6 +11,7 @@
 //!              └───────otherwise───────▶ new area  ──▶ retry
 //! ```
 
+mod limit;
 mod placed;
 
 pub use placed::{Heaps, choose, chosen};
@@ -66,10 +67,10 @@ pub struct HeapUse {
 }
 
 impl Heap {
-    /// An empty heap that takes memory from `MapAnon`.
+    /// An empty heap that takes memory from `MapAnon`, as long as there are frames for it.
     pub const fn new() -> Heap {
-        // SAFETY: 1. `map_anon` returns fresh memory that nobody else has.
-        unsafe { Heap::with_source(dyad_sys::map_anon) }
+        // SAFETY: 1. The source returns fresh memory of `map_anon` that nobody else has.
+        unsafe { Heap::with_source(limit::here) }
     }
 
     /// An empty heap over another source.

@@ -7,7 +7,7 @@
 //! | [`Condvar`] | waiting for something that a mutex protects |
 //! | [`Semaphore`] | so many threads at a time |
 //! | [`Barrier`] | waiting until all have come |
-//! | [`Once`], [`OnceLock`] | something that happens once, a value that is made once |
+//! | [`Once`], [`OnceLock`], [`LazyLock`] | something that happens once, a value that is made once, by its first user |
 //!
 //! Nobody holds anything that the kernel, or another node, would have to be asked for. What is not
 //! contended costs one atomic operation; waking one thread costs one `Send`.
@@ -41,6 +41,7 @@
 
 mod barrier;
 mod condvar;
+mod lazy_lock;
 mod mutex;
 mod once;
 mod once_lock;
@@ -57,6 +58,7 @@ use crate::futex;
 
 pub use barrier::{Barrier, Last};
 pub use condvar::Condvar;
+pub use lazy_lock::LazyLock;
 pub use mutex::{Mutex, MutexGuard};
 pub use once::Once;
 pub use once_lock::OnceLock;

@@ -13,7 +13,7 @@ fn config(nodes: &[Isa]) -> Config {
     Config {
         nodes: nodes.to_vec(),
         args: String::from("--class S"),
-        echo: false,
+        ..Config::default()
     }
 }
 

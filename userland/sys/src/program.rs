@@ -225,6 +225,35 @@ pub fn sys_info() -> Result<SysInfo> {
     Ok(system)
 }
 
+/// The argument text and the environment of an info page; empty if they are no text.
+pub fn texts(info: &Info) -> (&str, &str) {
+    let text = |bytes| core::str::from_utf8(bytes).unwrap_or_default();
+    let len = (info.args_len as usize).min(info.args.len());
+    let (args, rest) = info.args.split_at(len);
+    let env = &rest[..(info.env_len as usize).min(rest.len())];
+    (text(args), text(env))
+}
+
+/// The environment: `NAME=VALUE` texts, separated by tabs.
+///
+/// # Errors
+///
+/// Those of [`info`].
+pub fn environment() -> Result<&'static str> {
+    Ok(texts(info()?).1)
+}
+
+/// Wall-clock time at the start of the machines, in nanoseconds since 1970-01-01 UTC, and the seed of the
+/// program's random numbers.
+///
+/// # Errors
+///
+/// Those of [`info`].
+pub fn wall_and_seed() -> Result<(u64, u64)> {
+    let info = info()?;
+    Ok((info.wall_ns, info.random))
+}
+
 /// Copies the program's argument text into `buffer`, as much as fits. Returns its full length.
 ///
 /// # Errors

@@ -173,9 +173,19 @@ fn fast<P: Platform>(
     let carried = carry_fp::<P>(cx, t, crossing, l.leaves);
     put_down::<P>(t, area, carried, l);
     t.leaves(cx.node.id(), false);
+    // Before the thread leaves: if it comes back while this CPU spins for it, this does not go on here.
+    let is_call = matches!(l.kind, HandoffKind::Call);
+    if is_call {
+        cx.node.crossings.fetch_add(1, Ordering::Relaxed);
+    }
     match way.pass::<P>(cx, t, l.kind) {
         Passed::Away => return Some(Departure::Away),
-        Passed::RolledBack => take_back::<P>(cx, t, crossing),
+        Passed::RolledBack => {
+            if is_call {
+                cx.node.crossings.fetch_sub(1, Ordering::Relaxed);
+            }
+            take_back::<P>(cx, t, crossing);
+        }
     }
     None
 }
@@ -201,7 +211,12 @@ fn slow<P: Platform>(
         let carried = carry_fp::<P>(cx, t, crossing, l.leaves);
         put_down::<P>(t, area, carried, l);
         match handoff::send::<P>(cx, t, to) {
-            Ok(()) => return Ok(()),
+            Ok(()) => {
+                if matches!(l.kind, HandoffKind::Call) {
+                    cx.node.crossings.fetch_add(1, Ordering::Relaxed);
+                }
+                return Ok(());
+            }
             // It has died just now: perhaps there is another one.
             Err(Error::NodeDead) => take_back::<P>(cx, t, crossing),
             Err(e) => {

@@ -206,6 +206,7 @@ pub fn finish<P: Platform>(node: &'static Node) -> ! {
         .map(|c| words.read(&node.sb.cpu(node.id(), c).rung))
         .sum();
     counter::<P>(name::MIGRATIONS, words.read(&node.entry().migrations));
+    counter::<P>(name::CROSSINGS, node.crossings.load(Ordering::Relaxed));
     counter::<P>(name::DOORBELLS, rung);
     counter::<P>(name::MESSAGES, inbox::sent(node));
     let code = words.read(&node.sb.shutdown).saturating_sub(1) as u32;

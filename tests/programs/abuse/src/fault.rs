@@ -93,11 +93,14 @@ impl Fault {
                 black_box(Vec::<u8>::with_capacity(black_box(1 << 50)));
             }
             Fault::ExhaustMemory => {
-                let mut hoard = Vec::new();
-                loop {
-                    let mut block = vec![0u8; 1 << 20];
-                    block.iter_mut().step_by(4096).for_each(|b| *b = 1);
-                    hoard.push(black_box(block));
+                // Not from the heap, which gives no more than there is.
+                const HOARD: u64 = 16 << 30;
+                let Ok(start) = sys::map_anon(HOARD) else {
+                    return;
+                };
+                for page in 0..HOARD as usize / 4096 {
+                    // SAFETY: 1. The page is of this mapping, which nothing else uses.
+                    unsafe { start.add(page * 4096).write_volatile(1) };
                 }
             }
         }

@@ -100,7 +100,7 @@ fn outside(at: (NodeId, Isa), to: NodeId) -> Result<bool> {
 /// The request is taken back while the thread is interpreted. Goes to the other node and comes back.
 fn withdrawn(at: (NodeId, Isa), to: NodeId) -> Result<bool> {
     until_emulated(to)?;
-    let mut good = thread::withdraw_migration(0)? == Some(to);
+    let mut good = thread::withdraw_migration(thread::current())? == Some(to);
     let mut points = 0;
     while now()?.status == status::EMULATED && points < POINTS {
         good &= work::registers(3, 50) == work::registers(3, 50);

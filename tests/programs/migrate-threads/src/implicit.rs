@@ -13,6 +13,7 @@ use core::hint::black_box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dyad::prelude::thread::*;
+use dyad::thread::Thread;
 use dyad::{report, thread};
 
 use crate::constructs::mix;
@@ -73,13 +74,13 @@ fn iterators(rounds: u64, moves: u64) -> (u64, u64) {
 }
 
 /// Asks the first thread to go to and fro, as long as it is to be asked.
-fn ask(home: NodeId, away: NodeId) -> Result<()> {
+fn ask(first: Thread, home: NodeId, away: NodeId) -> Result<()> {
     while ASK.load(Ordering::Relaxed) {
         let to = match CHANGES.load(Ordering::Relaxed) % 2 {
             0 => away,
             _ => home,
         };
-        thread::request_migration(0, to)?;
+        thread::request_migration(first, to)?;
         thread::sleep(Duration::from_millis(1));
     }
     Ok(())
@@ -87,15 +88,15 @@ fn ask(home: NodeId, away: NodeId) -> Result<()> {
 
 /// Runs a loop while another thread asks it to move, and once more undisturbed.
 fn asked(name: &str, away: NodeId, work: fn(u64, u64) -> (u64, u64)) -> Result<()> {
-    let home = node();
+    let (first, home) = (thread::current(), node());
     CHANGES.store(0, Ordering::Relaxed);
     ASK.store(true, Ordering::Relaxed);
-    let asking = thread::spawn_on(away, move || ask(home, away))?;
+    let asking = thread::spawn_on(away, move || ask(first, home, away))?;
     let (hash, rounds) = work(LIMIT, MOVES);
     let moves = CHANGES.load(Ordering::Relaxed);
     ASK.store(false, Ordering::Relaxed);
     asking.join()??;
-    thread::withdraw_migration(0)?;
+    thread::withdraw_migration(first)?;
     let (still, again) = work(rounds, u64::MAX);
     report::check(
         name,
@@ -109,7 +110,7 @@ fn asked(name: &str, away: NodeId, work: fn(u64, u64) -> (u64, u64)) -> Result<(
 fn moved_by(what: &str, [home, away]: [NodeId; 2], f: impl FnOnce() -> Result<()>) -> Result<bool> {
     let before = isa();
     let to = if node() == home { away } else { home };
-    thread::request_migration(thread::current().number(), to)?;
+    thread::request_migration(thread::current(), to)?;
     f()?;
     // No system call.
     let moved = isa() != before;

@@ -124,7 +124,7 @@ fn due() -> Option<NodeId> {
     let due = (every != 0 && n.is_multiple_of(every)) || AT.load(Ordering::Relaxed) == n;
     let there = if due { elsewhere() } else { None };
     there.filter(|there| {
-        let own = dyad::thread::current().number();
+        let own = dyad::thread::current();
         dyad::thread::request_migration(own, *there).is_ok()
     })
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
+use dyad_abi::record::name;
 use dyad_launcher::config::{RunConfig, Work};
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
@@ -38,7 +39,16 @@ pub fn trials() -> Vec<Trial> {
         }),
         test(Tiers::FULL, "ten_thousand_calls_keep_canaries", || {
             let args = "--scene ping-pong --calls 10000";
-            done(&run(PAIR, 1, true, args, None)?, &["ping_pong"], &Isa::ALL)
+            let ended = run(PAIR, 1, true, args, None)?;
+            done(&ended, &["ping_pong"], &Isa::ALL)?;
+            // The scene runs on each ISA.
+            let counted = ended.report.counters.get(name::CROSSINGS);
+            if counted != Some(&20_000) {
+                return Err(
+                    format!("{counted:?} crossing calls were counted\n{}", ended.text).into(),
+                );
+            }
+            Ok(())
         }),
         test(
             Tiers::FULL.and(Tiers::LONG),

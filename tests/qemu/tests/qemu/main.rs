@@ -44,6 +44,7 @@ mod rivals;
 mod runs;
 mod sanitizer;
 mod simulation;
+mod std_pieces;
 mod storm;
 mod supervision;
 mod threads;
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
     trials.extend(messages::trials());
     trials.extend(abuse::trials());
     trials.extend(attack::trials());
+    trials.extend(std_pieces::trials());
     trials.extend(storm::trials());
     trials.extend(adversary::trials());
     trials.extend(windows::trials());

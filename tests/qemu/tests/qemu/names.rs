@@ -18,7 +18,7 @@ pub fn from_images() -> Result<Vec<String>, String> {
     let [x86, arm] = Isa::ALL.map(|isa| {
         let image =
             dyad_launcher::build::kernel(isa, dyad_launcher::build::Kernel::Ktest, &mut |what| {
-                eprintln!("{what}")
+                eprintln!("{what:?}")
             })
             .map_err(|e| e.to_string())?;
         read(&image)

@@ -94,6 +94,11 @@ pub struct RunConfig {
     pub block_size: u64,
     /// What to run.
     pub work: Work,
+    /// The environment of the program: `NAME=VALUE` texts.
+    pub env: Vec<String>,
+    /// Seed of the program's random numbers, with a wall clock that begins at a fixed time; `None`: both are
+    /// of this computer.
+    pub random_seed: Option<u64>,
     /// What the program is given beyond what every program gets.
     pub grant: Grant,
     /// Bound on the run; none under a debugger.
@@ -139,6 +144,8 @@ impl Default for RunConfig {
                 app: DEFAULT_APP.into(),
                 args: String::new(),
             },
+            env: Vec::new(),
+            random_seed: None,
             grant: Grant::Nothing,
             timeout: Some(Duration::from_secs(DEFAULT_TIMEOUT)),
             on_death: OnDeath::End,

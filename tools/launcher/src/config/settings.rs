@@ -72,6 +72,14 @@ pub struct Settings {
     /// part of the memory [default: nothing]
     #[arg(long, value_name = "WHAT", help_heading = PROGRAM)]
     pub grant: Option<Named<Grant>>,
+    /// Put a variable into the environment of the program; can be repeated
+    #[arg(long, value_name = "NAME=VALUE", help_heading = PROGRAM)]
+    #[serde(deserialize_with = "value::words")]
+    pub env: Vec<String>,
+    /// Seed of the program's random numbers, which also sets its wall clock to a fixed time, so that both
+    /// repeat [default: of this computer; in strict order those of --seed]
+    #[arg(long, value_name = "N", help_heading = PROGRAM)]
+    pub random_seed: Option<Whole<0, { u64::MAX }>>,
     /// Arguments of the program
     #[arg(last = true, value_name = "ARGS")]
     #[serde(deserialize_with = "value::words")]
@@ -399,6 +407,26 @@ impl Settings {
                 "the program's arguments must be one line without control characters".into(),
             );
         }
+        for variable in &self.env {
+            let name = variable.split_once('=').map(|(name, _)| name);
+            if name.is_none_or(str::is_empty) || variable.chars().any(char::is_control) {
+                return Err(format!(
+                    "--env cannot be {variable:?}: write NAME=VALUE, without control characters"
+                ));
+            }
+        }
+        let taken = args.len() + self.env.iter().map(|v| v.len() + 1).sum::<usize>();
+        if taken > dyad_abi::service::MAX_ARGS {
+            return Err(format!(
+                "arguments and environment have {taken} bytes, and there is room for {}",
+                dyad_abi::service::MAX_ARGS
+            ));
+        }
+        c.env.clone_from(&self.env);
+        c.random_seed = match c.setup.order {
+            Order::Strict { seed } => Some(self.random_seed.map_or(seed, |seed| seed.0)),
+            Order::Parallel => self.random_seed.map(|seed| seed.0),
+        };
         c.work = Work::App {
             app: self.app.clone().unwrap_or_else(|| DEFAULT_APP.into()),
             args,

@@ -24,6 +24,7 @@ use dyad_abi::Isa;
 use dyad_abi::record::EXIT_OK;
 use dyad_sim_model::config::Order;
 
+use crate::build::Said;
 use crate::config::{RunConfig, Sim};
 use crate::console::Line;
 use crate::error::Error;
@@ -32,6 +33,15 @@ use crate::sim::outcome::machine_report;
 pub use crate::config::{TestOptions, Work};
 pub use dir::{new_run_dir, trace_file};
 pub use report::{Beside, Check, HostMs, KtestResult, NodeReport, RunReport, SCHEMA, unusable};
+
+impl<'a> From<Said<'a>> for Event<'a> {
+    fn from(said: Said<'a>) -> Event<'a> {
+        match said {
+            Said::Step(text) => Event::Progress(text),
+            Said::Warning(text) => Event::Note(text),
+        }
+    }
+}
 
 /// Something that happens during a run.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK, EXIT_PANIC, EXIT_STOPPED};
 use dyad_abi::{Isa, NodeId, record};
 
-use crate::console::Splitter;
+use crate::console::{Joiner, Splitter};
 use crate::error::Error;
 use crate::machine::Command;
 use crate::symbol::Symboliser;
@@ -145,6 +145,8 @@ pub(super) struct Node {
     pub(super) phase: String,
     /// Answers to a request for a report.
     pub(super) status: Vec<String>,
+    /// Pieces of long lines of its console.
+    pub(super) joiner: Joiner,
     /// When it died, while it waits to be started again.
     pub(super) waits_since: Option<Instant>,
     /// Its death does not fail the run.
@@ -180,6 +182,7 @@ impl Node {
             reason: None,
             phase: String::new(),
             status: Vec::new(),
+            joiner: Joiner::default(),
             waits_since: None,
             excused: false,
             emulator: Vec::new(),

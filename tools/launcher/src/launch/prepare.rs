@@ -1,7 +1,10 @@
 //! Everything that must be there before the first machine starts.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use dyad_abi::boot::{BootMode, BootParams, ClockKind, MAX_TEXT, POOL_GRANULE, doorbell_vectors};
 use dyad_abi::ident::{ISA_COUNT, MAX_NODES};
@@ -46,7 +49,7 @@ pub(super) struct Built {
 
 /// Builds the kernels of the ISAs in use, the services and the program.
 pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Error> {
-    let mut progress = |text: &str| sink.event(Event::Progress(text));
+    let mut progress = |said: build::Said<'_>| sink.event(said.into());
     // A name that is wrong should be said before anything is built.
     let kind = if matches!(config.work, Work::Ktest(_)) || !config.test.seeded.is_empty() {
         build::Kernel::Ktest
@@ -220,9 +223,10 @@ impl System {
             _ => None,
         };
         let mut nodes = Vec::new();
+        let occasion = Occasion::of(config);
         for (id, &isa) in NodeId::first(config.nodes.len()).zip(&config.nodes) {
             let boot_file = dir.join(format!("node{id}.boot"));
-            let text = boot_text(config, id, archive_offset, archive.len() as u64)?;
+            let text = boot_text(config, occasion, id, archive_offset, archive.len() as u64)?;
             write(&boot_file, &text)?;
             let kernel = built.kernels[isa.index()]
                 .clone()
@@ -401,8 +405,39 @@ fn gdb_hint(id: NodeId, isa: Isa, port: u16, kernel: &Path, elf: Option<&Path>) 
     )
 }
 
+/// What differs between runs of the same settings, and is the same for the nodes of a run.
+#[derive(Clone, Copy)]
+struct Occasion {
+    wall_ns: u64,
+    random: u64,
+}
+
+impl Occasion {
+    /// The wall clock of runs that can be repeated: 2026-01-01 00:00:00 UTC.
+    const FIXED_WALL_NS: u64 = 1_767_225_600_000_000_000;
+
+    fn of(config: &RunConfig) -> Occasion {
+        match config.random_seed {
+            Some(random) => Occasion {
+                wall_ns: Occasion::FIXED_WALL_NS,
+                random,
+            },
+            None => {
+                let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+                let ns = since.unwrap_or_default().as_nanos();
+                Occasion {
+                    wall_ns: u64::try_from(ns).unwrap_or(u64::MAX),
+                    // The keys of the standard library's hash tables come from the operating system.
+                    random: RandomState::new().build_hasher().finish(),
+                }
+            }
+        }
+    }
+}
+
 fn boot_text(
     config: &RunConfig,
+    Occasion { wall_ns, random }: Occasion,
     node: NodeId,
     bundle_offset: u64,
     bundle_len: u64,
@@ -441,6 +476,9 @@ fn boot_text(
         block_size: config.block_size,
         app: config.work_name(),
         args,
+        env: &config.env.join("\t"),
+        wall_ns,
+        random,
         ktests,
         test_layout_xor: xor.map_or(0, |(_, x)| *x),
         test_seeded: &config.test.seeded,
@@ -495,10 +533,18 @@ mod tests {
     fn kernels_understand_the_boot_text() {
         let mut c = RunConfig::default();
         c.test.layout_xor = vec![(NodeId::new(1).unwrap(), 5)];
-        let text = boot_text(&c, NodeId::new(1).unwrap(), 4096, 10).unwrap();
+        c.env = vec!["HOME=a b".into(), "TERM=".into()];
+        c.random_seed = Some(9);
+        let occasion = Occasion::of(&c);
+        let text = boot_text(&c, occasion, NodeId::new(1).unwrap(), 4096, 10).unwrap();
         let p = BootParams::parse(&text).unwrap();
         assert_eq!((p.app, p.test_layout_xor, p.bundle_len), ("hop", 5, 10));
+        assert_eq!((p.env, p.random), ("HOME=a b\tTERM=", 9));
+        assert_eq!(p.wall_ns, Occasion::FIXED_WALL_NS);
+        c.random_seed = None;
+        let [a, b] = [0; 2].map(|_| Occasion::of(&c));
+        assert!(a.random != b.random && a.wall_ns > Occasion::FIXED_WALL_NS);
         c.work = Work::Ktest(vec!["x".repeat(20_000)]);
-        assert!(boot_text(&c, NodeId::new(0).unwrap(), 0, 0).is_err());
+        assert!(boot_text(&c, occasion, NodeId::new(0).unwrap(), 0, 0).is_err());
     }
 }

@@ -141,7 +141,16 @@ impl<'a> Supervisor<'a> {
 
     fn handle(&mut self, message: Message) {
         match message {
-            Message::End { node, life } => self.system.nodes[node].stream_ended(life),
+            Message::End { node, life } => {
+                if self.system.nodes[node].life == life {
+                    let host = self.started.elapsed();
+                    let begun: Vec<_> = self.system.nodes[node].joiner.finish().collect();
+                    for line in begun {
+                        self.line(node, host, line);
+                    }
+                }
+                self.system.nodes[node].stream_ended(life);
+            }
             Message::Line {
                 node,
                 life,
@@ -157,7 +166,9 @@ impl<'a> Supervisor<'a> {
                     Stream::Console => {
                         self.system.nodes[node].keep(&bytes);
                         for line in Line::decode(&bytes) {
-                            self.line(node, host, line);
+                            if let Some(line) = self.system.nodes[node].joiner.join(line) {
+                                self.line(node, host, line);
+                            }
                         }
                     }
                     Stream::Emulator => {
@@ -205,7 +216,7 @@ impl<'a> Supervisor<'a> {
                     (format!("{message} (cpu {cpu}, {location})"), Instant::now())
                 });
             }
-            Line::Record(_) => {}
+            Line::Record(_) | Line::Piece { .. } => {}
         }
         let isa = self.system.nodes[i].isa;
         self.sink.event(Event::Line {

@@ -23,7 +23,7 @@ pub(super) struct BuildArgs {
 pub(super) fn build(args: &BuildArgs) -> Result<u8, Error> {
     setup::ensure(&Requirements::BUILD, &mut super::say)?;
     let mut display = Display::new(Verbosity::Normal);
-    let mut progress = |text: &str| display.event(Event::Progress(text));
+    let mut progress = |said: build::Said<'_>| display.event(said.into());
     let names = if args.app.is_empty() && !args.ktest {
         apps::available()
     } else {

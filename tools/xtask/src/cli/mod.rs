@@ -166,3 +166,26 @@ fn fail(e: &Error) -> ExitCode {
 fn say(text: &str) {
     eprintln!("{text}");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The help of a command and of its parts.
+    fn helps(command: &mut clap::Command, into: &mut Vec<String>) {
+        into.push(command.render_long_help().to_string());
+        for part in command.get_subcommands_mut() {
+            helps(part, into);
+        }
+    }
+
+    #[test]
+    fn no_help_has_a_placeholder_of_a_format() {
+        let mut all = Vec::new();
+        helps(&mut Cli::command(), &mut all);
+        assert!(all.len() > 16, "{}", all.len());
+        for help in all {
+            assert!(!help.contains('{'), "{help}");
+        }
+    }
+}

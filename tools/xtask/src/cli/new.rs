@@ -11,7 +11,8 @@ use dyad_launcher::{apps, paths};
 const MAX_NAME: usize = 31;
 /// Names that cannot be packages of this workspace.
 const TAKEN: [&str; 6] = ["dyad", "help", "test", "core", "alloc", "std"];
-const MAIN: &str = include_str!("../../templates/main.rs");
+const TASK: &str = include_str!("../../templates/task.rs");
+const THREAD: &str = include_str!("../../templates/thread.rs");
 
 #[derive(Debug, Args)]
 pub(super) struct NewArgs {
@@ -20,6 +21,12 @@ pub(super) struct NewArgs {
     /// Make it in this directory instead of userland/apps, as a workspace of its own
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
+    /// Make a program of async tasks, which move where they wait [default]
+    #[arg(long)]
+    task: bool,
+    /// Make a program of plain threads, which move anywhere
+    #[arg(long, conflicts_with = "task")]
+    thread: bool,
 }
 
 pub(super) fn new(args: &NewArgs) -> Result<u8, Error> {
@@ -43,17 +50,18 @@ pub(super) fn new(args: &NewArgs) -> Result<u8, Error> {
         None => args.name.clone(),
     };
     let outside = args.path.is_some();
-    create(&dir, &args.name, &app, outside)
+    let main = if args.thread { THREAD } else { TASK };
+    create(&dir, &args.name, &app, outside, main)
         .map_err(|e| Error::io(format_args!("cannot create {}", dir.display()), e))?;
     println!("made {}", paths::shown(&dir));
     println!("run it with: cargo xtask run --app {app}");
     Ok(0)
 }
 
-fn create(dir: &Path, name: &str, app: &str, outside: bool) -> std::io::Result<()> {
+fn create(dir: &Path, name: &str, app: &str, outside: bool, main: &str) -> std::io::Result<()> {
     std::fs::create_dir_all(dir.join("src"))?;
     std::fs::write(dir.join("Cargo.toml"), manifest(name, outside))?;
-    let main = MAIN.replace("@NAME@", name).replace("@APP@", app);
+    let main = main.replace("@NAME@", name).replace("@APP@", app);
     std::fs::write(dir.join("src/main.rs"), main)
 }
 

@@ -7,7 +7,7 @@ use dyad_sim_model::config::Level;
 use dyad_launcher::build;
 use dyad_launcher::display::{Display, Verbosity};
 use dyad_launcher::error::Error;
-use dyad_launcher::launch::{Event, Sink};
+use dyad_launcher::launch::Sink;
 use dyad_launcher::sim::{self, Profile, Setup, System, profile, sanitizer};
 
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ fn print_stale_reads() -> Result<u8, Error> {
     let mut display = Display::new(Verbosity::Normal);
     let mut kernels = Vec::new();
     for isa in Isa::ALL {
-        let mut progress = |text: &str| display.event(Event::Progress(text));
+        let mut progress = |said: build::Said<'_>| display.event(said.into());
         kernels.push((
             isa.name(),
             build::kernel(isa, build::Kernel::Listed, &mut progress)?,

@@ -7,7 +7,7 @@ use clap::Args;
 use dyad_abi::Isa;
 
 use dyad_launcher::config::Named;
-use dyad_launcher::console::{Line, Record, Splitter};
+use dyad_launcher::console::{Joiner, Line, Record, Splitter};
 use dyad_launcher::display::{Display, Verbosity};
 use dyad_launcher::error::Error;
 use dyad_launcher::launch::{Event, Sink};
@@ -55,13 +55,20 @@ pub(super) fn symbolize(args: &SymbolizeArgs) -> Result<u8, Error> {
     let node = node(args.log.as_deref());
     let mut display = Display::new(Verbosity::Verbose);
     let mut splitter = Splitter::default();
+    let mut joiner = Joiner::default();
     let mut each = |bytes: &[u8]| {
-        for line in Line::decode(bytes) {
+        for line in Line::decode(bytes)
+            .into_iter()
+            .filter_map(|l| joiner.join(l))
+        {
             show(&mut display, (node, isa), line, &mut symbols);
         }
     };
     splitter.push(&bytes, &mut each);
     splitter.finish(&mut each);
+    for line in joiner.finish() {
+        show(&mut display, (node, isa), line, &mut symbols);
+    }
     Ok(0)
 }
 

@@ -36,7 +36,7 @@ pub struct Heaps {
 
 fn of_node<const N: u64>(len: u64) -> Result<NonNull<u8>> {
     let node = NodeId::new(N).ok_or(dyad_abi::Error::NoSuchNode)?;
-    dyad_sys::map_anon_on(len, node)
+    super::limit::on(len, node)
 }
 
 impl Heaps {

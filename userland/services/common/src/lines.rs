@@ -1,9 +1,9 @@
 //! Assembly of a client's bytes into whole lines.
 //!
 //! A client's text comes in pieces. What is written to the device at once should be a line, so that lines of
-//! different clients do not mix. A line that is too long is cut.
+//! different clients do not mix. A longer line is written in pieces, which the launcher joins.
 
-/// Longest line.
+/// Longest line that is written at once.
 pub const MAX_LINE: usize = 480;
 
 /// The bytes as text: those that are not UTF-8 become question marks.
@@ -16,15 +16,37 @@ pub fn printable(bytes: &mut [u8]) -> &str {
     core::str::from_utf8(bytes).unwrap_or("")
 }
 
+/// What a piece of text is of its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    Whole,
+    /// A piece that others follow.
+    More,
+    /// The last piece.
+    Last,
+}
+
 /// The beginning of a line, waiting for its end.
 pub struct LineBuffer {
     text: [u8; MAX_LINE],
     used: usize,
+    /// Whether pieces of the line have been written.
+    is_split: bool,
 }
 
 impl Default for LineBuffer {
     fn default() -> LineBuffer {
         LineBuffer::new()
+    }
+}
+
+/// The length of the bytes without a character at their end of which bytes are missing.
+fn whole_characters(bytes: &[u8]) -> usize {
+    let last = bytes.iter().rposition(|b| b & 0xc0 != 0x80).unwrap_or(0);
+    match core::str::from_utf8(&bytes[last..]) {
+        Err(e) if e.error_len().is_none() && last != 0 => last,
+        _ => bytes.len(),
     }
 }
 
@@ -34,48 +56,57 @@ impl LineBuffer {
         LineBuffer {
             text: [0; MAX_LINE],
             used: 0,
+            is_split: false,
         }
     }
 
-    /// Takes bytes; `line` is called with each line that is complete, with its newline.
-    pub fn push(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8])) {
+    /// Takes bytes; `line` is called with each line that is complete, without its newline. A line that is longer
+    /// than [`MAX_LINE`] comes in pieces that end at characters.
+    pub fn push(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8], Part)) {
         for &byte in bytes {
-            // One place is kept for the newline of a line that has to be cut.
-            if self.used == MAX_LINE - 1 && byte != b'\n' {
+            if byte == b'\n' {
                 self.end(&mut line);
+                continue;
+            }
+            if self.used >= MAX_LINE {
+                self.split(&mut line);
             }
             self.text[self.used] = byte;
             self.used += 1;
-            if byte == b'\n' {
-                line(&self.text[..self.used]);
-                self.used = 0;
-            }
         }
     }
 
     /// Ends the line that has been begun, if one has.
-    pub fn flush(&mut self, mut line: impl FnMut(&[u8])) {
-        if self.used > 0 {
+    pub fn flush(&mut self, mut line: impl FnMut(&[u8], Part)) {
+        if self.used > 0 || self.is_split {
             self.end(&mut line);
         }
     }
 
-    /// Makes the buffer of a thread that has ended in the middle of [`push`](LineBuffer::push) usable: a line that was
-    /// just being written is not written again.
+    /// Makes the buffer of a thread that has ended in the middle of [`push`](LineBuffer::push) usable.
     pub fn repair(&mut self) {
-        let used = self.used.min(MAX_LINE);
-        let is_whole = self.text[..used].last() == Some(&b'\n');
-        self.used = if is_whole || used == MAX_LINE {
-            0
-        } else {
-            used
-        };
+        self.used = self.used.min(MAX_LINE);
     }
 
-    fn end(&mut self, line: &mut impl FnMut(&[u8])) {
-        self.text[self.used] = b'\n';
-        line(&self.text[..=self.used]);
-        self.used = 0;
+    /// Writes what there is as the end of its line. The buffer is empty before that, so that nothing is written
+    /// twice if the thread ends meanwhile.
+    fn end(&mut self, line: &mut impl FnMut(&[u8], Part)) {
+        let used = core::mem::take(&mut self.used).min(MAX_LINE);
+        let part = match core::mem::take(&mut self.is_split) {
+            true => Part::Last,
+            false => Part::Whole,
+        };
+        line(&self.text[..used], part);
+    }
+
+    /// Writes what there is as a piece of its line, but for the beginning of a character.
+    fn split(&mut self, line: &mut impl FnMut(&[u8], Part)) {
+        let used = core::mem::take(&mut self.used).min(MAX_LINE);
+        self.is_split = true;
+        let cut = whole_characters(&self.text[..used]);
+        line(&self.text[..cut], Part::More);
+        self.text.copy_within(cut..used, 0);
+        self.used = used - cut;
     }
 }
 
@@ -85,29 +116,48 @@ mod tests {
 
     use super::*;
     use proptest::prelude::*;
+    use std::string::String;
     use std::vec::Vec;
 
     proptest! {
         #[test]
-        fn nothing_is_lost_and_every_line_is_whole(
-            pieces in prop::collection::vec("[ab\n]{0,700}", 0..8)
+        fn lines_of_any_length_come_whole_and_no_character_is_cut(
+            pieces in prop::collection::vec("[aä€😀\n]{0,700}", 0..8),
+            chunk in 1usize..600,
         ) {
             let mut buffer = LineBuffer::new();
-            let mut out: Vec<Vec<u8>> = Vec::new();
-            for piece in &pieces {
-                buffer.push(piece.as_bytes(), |l| out.push(l.to_vec()));
-            }
-            buffer.flush(|l| out.push(l.to_vec()));
-            for line in &out {
-                prop_assert!(line.len() <= MAX_LINE);
-                prop_assert_eq!(line.iter().position(|&b| b == b'\n'), Some(line.len() - 1));
-            }
-            let letters = |text: &[u8]| -> Vec<u8> {
-                text.iter().copied().filter(|&b| b != b'\n').collect()
+            let mut out: Vec<String> = Vec::new();
+            let mut is_open = false;
+            let mut take = |piece: &[u8], part| {
+                assert!(piece.len() <= MAX_LINE);
+                // Each piece is text by itself.
+                let piece = core::str::from_utf8(piece).unwrap();
+                assert_eq!(is_open, part == Part::Last || (part == Part::More && is_open));
+                match out.last_mut().filter(|_| is_open) {
+                    Some(line) => line.push_str(piece),
+                    None => out.push(piece.into()),
+                }
+                is_open = part == Part::More;
             };
-            prop_assert_eq!(letters(&out.concat()), letters(pieces.concat().as_bytes()));
-            let newlines = pieces.concat().matches('\n').count();
-            prop_assert!(out.len() >= newlines);
+            let text = pieces.concat();
+            for bytes in text.as_bytes().chunks(chunk) {
+                buffer.push(bytes, &mut take);
+            }
+            buffer.flush(&mut take);
+            prop_assert!(!is_open);
+            let lines: Vec<String> = text.lines().map(Into::into).collect();
+            prop_assert_eq!(out, lines);
+        }
+
+        #[test]
+        fn bytes_that_are_no_text_are_kept(
+            bytes in prop::collection::vec(0x80u8..=0xff, 0..3000)
+        ) {
+            let mut buffer = LineBuffer::new();
+            let mut out = Vec::new();
+            buffer.push(&bytes, |piece, _| out.extend_from_slice(piece));
+            buffer.flush(|piece, _| out.extend_from_slice(piece));
+            prop_assert_eq!(out, bytes);
         }
     }
 
@@ -126,40 +176,22 @@ mod tests {
             let mut text = std::vec![b'x'; len];
             text[len - 1] = b'\n';
             let ended = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
-                buffer.push(&text, |_| {
+                buffer.push(&text, |_, _| {
                     std::panic::resume_unwind(std::boxed::Box::new(()))
                 });
             }));
             assert!(ended.is_err());
             buffer.repair();
             let mut out = Vec::new();
-            buffer.push(b"whole\n", |l| out.push(l.to_vec()));
-            assert_eq!(
-                out.last().map(Vec::as_slice),
-                Some(&b"whole\n"[..]),
-                "{len}"
-            );
+            buffer.push(b"whole\n", |l, _| out.push(l.to_vec()));
+            assert_eq!(out, [b"whole"], "{len}");
         }
         // A beginning stays one.
         let mut buffer = LineBuffer::new();
-        buffer.push(b"be", |_| {});
+        buffer.push(b"be", |_, _| {});
         buffer.repair();
         let mut out = Vec::new();
-        buffer.push(b"gun\n", |l| out.push(l.to_vec()));
-        assert_eq!(out, [b"begun\n".to_vec()]);
-    }
-
-    #[test]
-    fn the_longest_line_is_not_cut() {
-        let mut buffer = LineBuffer::new();
-        let mut count = 0;
-        let mut text = [b'x'; MAX_LINE];
-        text[MAX_LINE - 1] = b'\n';
-        buffer.push(&text, |l| {
-            assert_eq!(l, text);
-            count += 1;
-        });
-        buffer.flush(|_| count += 1);
-        assert_eq!(count, 1);
+        buffer.push(b"gun\n", |l, _| out.push(l.to_vec()));
+        assert_eq!(out, [b"begun".to_vec()]);
     }
 }

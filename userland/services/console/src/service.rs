@@ -2,21 +2,22 @@
 
 #![allow(unsafe_code)]
 
-use dyad_abi::record::name;
+use dyad_abi::record::{LAST, MORE, PIECE, name};
 use dyad_abi::service::{CONSOLE_THREADS, ReportText, console, console_client, program};
 use dyad_abi::user::{MAX_REPORT_DETAIL, MAX_REPORT_NAME, PAGE_SIZE, ReportKind};
 use dyad_abi::{Error, NodeId, Result};
 use dyad_services::budget::{Budget, Limits};
-use dyad_services::lines::{LineBuffer, MAX_LINE, printable};
+use dyad_services::lines::{LineBuffer, MAX_LINE, Part, printable};
 use dyad_services::robust::RobustLock;
 use dyad_services::rt::{self, Call};
 use dyad_services::shared::Window;
+use dyad_services::text::Text;
 use dyad_sys::cap::{Cap, Hardware};
 
 const PAGES: usize = CONSOLE_THREADS as usize;
 const CLIENTS: usize = program::MAX as usize;
 /// Bytes copied at a time.
-const PIECE: usize = 256;
+const CHUNK: usize = 256;
 
 /// Beginnings of lines, by client and page.
 static LINES: [[RobustLock<LineBuffer>; PAGES]; CLIENTS] =
@@ -87,13 +88,32 @@ fn client(badge: u64) -> Result<Client> {
     })
 }
 
-/// Writes a line; bytes that are not UTF-8 become question marks.
-fn put(device: Cap<Hardware>, line: &[u8]) {
-    let mut copy = [0; MAX_LINE];
-    let copy = &mut copy[..line.len().min(MAX_LINE)];
-    copy.copy_from_slice(&line[..copy.len()]);
+/// Longest head of a piece.
+const HEAD: usize = 24;
+
+/// Writes a line, or a piece of a line of a stream; bytes that are not UTF-8 become question marks.
+fn put(device: Cap<Hardware>, stream: u64, line: &[u8], part: Part) {
+    let head: Text<HEAD> = match part {
+        Part::Whole => Text::of(format_args!("")),
+        Part::More => Text::of(format_args!("{}{stream}{}", PIECE as char, MORE as char)),
+        Part::Last => Text::of(format_args!("{}{stream}{}", PIECE as char, LAST as char)),
+    };
+    let head = head.as_str().as_bytes();
+    let mut copy = [b'\n'; HEAD + MAX_LINE + 1];
+    let len = line.len().min(MAX_LINE);
+    let (into, rest) = copy.split_at_mut(head.len());
+    into.copy_from_slice(head);
+    for (to, &byte) in rest.iter_mut().zip(&line[..len]) {
+        // A client cannot write the head of a piece.
+        *to = if byte == PIECE { b'?' } else { byte };
+    }
     // The device has no way to say that it is out of order, and nobody to be told.
-    let _ = device.write(printable(copy));
+    let _ = device.write(printable(&mut copy[..head.len() + len + 1]));
+}
+
+/// The number of the lines of a client's page among all streams.
+fn stream(client: u64, page: usize) -> u64 {
+    client * CONSOLE_THREADS + page as u64
 }
 
 fn write(call: &Call, offset: u64, len: u64) -> Result<u64> {
@@ -122,14 +142,14 @@ fn write(call: &Call, offset: u64, len: u64) -> Result<u64> {
     }
     let mut cost = len as u32;
     let mut at = offset;
-    let mut piece = [0; PIECE];
+    let mut piece = [0; CHUNK];
     while at < end {
-        let n = (end - at).min(PIECE as u64);
+        let n = (end - at).min(CHUNK as u64);
         let piece = &mut piece[..n as usize];
         window.read(at, piece).ok_or(Error::BadArgument)?;
-        line.push(piece, |l| {
+        line.push(piece, |text, part| {
             cost += LINE_COST;
-            put(device, l);
+            put(device, stream(call.badge, page), text, part);
         });
         at += n;
     }
@@ -179,13 +199,13 @@ fn report(call: &Call, offset: u64) -> Result<u64> {
 fn end(call: &Call, which: u64) -> Result<u64> {
     let Client { lines, .. } = client(which)?;
     let device = device()?;
-    for line in lines {
+    for (page, line) in lines.iter().enumerate() {
         // A thread that has ended in the middle of a write is succeeded; its line ends where it was.
         if let Ok(mut line) = line.try_lock(call) {
             if line.is_inherited() {
                 line.repair();
             }
-            line.flush(|l| put(device, l));
+            line.flush(|text, part| put(device, stream(which, page), text, part));
         }
     }
     Ok(0)

@@ -158,7 +158,7 @@ impl Builder {
             Some(_) => INVOKED_SUPPLY,
             None => SERVICE_SUPPLY,
         };
-        self.any((number, needs), &item, "", Some(supply), rights)
+        self.any((number, needs), &item, [""; 2], Some(supply), rights)
             .map_err(|t| t.of(name))
     }
 
@@ -166,21 +166,22 @@ impl Builder {
     /// if it is not said how many, what the block allocator hands out. Only the first one gets what the run's program is granted.
     pub fn program(&mut self, number: u64, item: &Item, supply: Option<u64>) -> Done<Program> {
         let info = self.info;
-        let len = (info.args_len as usize).min(info.args.len());
-        let args = core::str::from_utf8(&info.args[..len]).unwrap_or("");
+        let (args, env) = dyad_sys::texts(info);
         let hardware = match Grant::from_number(info.grant) {
             Some(Grant::All) if number == program::FIRST => Rights::ALL,
             _ => Rights::NONE,
         };
-        self.any((number, &GUEST_NEEDS), item, args, supply, |_| hardware)
-            .map_err(|t| t.of(item.name))
+        self.any((number, &GUEST_NEEDS), item, [args, env], supply, |_| {
+            hardware
+        })
+        .map_err(|t| t.of(item.name))
     }
 
     fn any(
         &mut self,
         (number, needs): (u64, &Needs),
         item: &Item,
-        args: &str,
+        texts: [&str; 2],
         supply: Option<u64>,
         rights: impl Fn(NodeId) -> Rights,
     ) -> Done<Program> {
@@ -190,7 +191,7 @@ impl Builder {
         p.load(store, window, &item.bundle)?;
         let info = self.info;
         p.page(store, window, INFO_BASE, false, |page| {
-            write_info(page, info, args);
+            write_info(page, info, texts);
         })
         .during("info page")?;
         let common = HardwareOp::Now
@@ -229,8 +230,8 @@ impl Builder {
     }
 }
 
-/// Fills the info page of a program: as init's, but for archive and arguments.
-fn write_info(page: &mut [u8; 4096], info: &Info, args: &str) {
+/// Fills the info page of a program: as init's, but for the archive, arguments and environment.
+fn write_info(page: &mut [u8; 4096], info: &Info, [args, env]: [&str; 2]) {
     // SAFETY: 1. `Info` is a structure of integers without padding, as its size says. 2. The
     // reference lives longer than the slice.
     let bytes =
@@ -240,8 +241,13 @@ fn write_info(page: &mut [u8; 4096], info: &Info, args: &str) {
     put(offset_of!(Info, archive_len), &[0; 8]);
     put(offset_of!(Info, args), &[0; dyad_abi::service::MAX_ARGS]);
     put(offset_of!(Info, args), args.as_bytes());
-    let len = args.len() as u64;
-    put(offset_of!(Info, args_len), &len.to_le_bytes());
+    put(offset_of!(Info, args) + args.len(), env.as_bytes());
+    for (at, text) in [
+        (offset_of!(Info, args_len), args),
+        (offset_of!(Info, env_len), env),
+    ] {
+        put(at, &(text.len() as u64).to_le_bytes());
+    }
 }
 
 const _: () = assert!(

@@ -1,0 +1,137 @@
+//! What programs expect of a standard library, on both machines.
+//!
+//! | scene | what it does |
+//! |---|---|
+//! | `all` | long lines from threads of both nodes at once; environment, random numbers, time of day, lazy values and names of threads, before and after moves |
+//! | `reserve` | allocations that fail: one that is larger than memory, and many until there is none left |
+//! | `exhaust` | memory until there is none left, in a vector |
+//! | `panic` | a thread with a name panics |
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+
+use dyad::prelude::thread::*;
+use dyad::sync::{Barrier, LazyLock};
+use dyad::thread::Builder;
+use dyad::{SystemTime, env, random, report};
+
+/// Characters of a long line.
+const LONG: usize = 3000;
+/// Long lines of each thread.
+const LINES: usize = 3;
+
+static GREETING: LazyLock<String> = LazyLock::new(|| format!("made on {}", isa()));
+
+#[dyad::main]
+fn main(args: Args) -> Result<()> {
+    args.expect_options(&["--scene"])?;
+    match args.one_of("--scene", &["all", "reserve", "exhaust", "panic"], "all")? {
+        "reserve" => reserve(),
+        "exhaust" => exhaust(),
+        "panic" => {
+            let worker = Builder::new()
+                .name("worker")
+                .spawn(|| panic!("by design"))?;
+            worker.join()
+        }
+        _ => all(),
+    }
+}
+
+/// A line of a thread: a number, and characters of two to four bytes.
+fn line(thread: usize, number: usize) -> String {
+    let characters = ['ä', '€', '😀', 'x'].into_iter().cycle();
+    let text: String = characters.skip(number).take(LONG).collect();
+    format!("long line {thread}.{number} {text} end")
+}
+
+fn all() -> Result<()> {
+    let home = isa();
+    let started = SystemTime::now();
+    println!("random {:016x}", random::u64());
+    println!(
+        "variable {:?}, time {:?}",
+        env::var("COLOUR"),
+        started.duration_since(SystemTime::UNIX_EPOCH)
+    );
+    let made = GREETING.clone();
+
+    let (here, there) = (node(), dyad::heap::on(home.other())?.node());
+    let begin = Arc::new(Barrier::new(2));
+    let writer = |thread: usize, at: NodeId| {
+        let begin = begin.clone();
+        Builder::new()
+            .name(format!("writer {thread}"))
+            .node(at)
+            .spawn(move || {
+                let _ = begin.wait();
+                for number in 0..LINES {
+                    println!("{}", line(thread, number));
+                }
+                dyad::thread::current().name()
+            })
+    };
+    let writers = [writer(1, here)?, writer(2, there)?];
+    let mut names = Vec::new();
+    for writer in writers {
+        names.push(writer.join()?);
+    }
+    let names: Vec<_> = names.iter().map(Option::as_deref).collect();
+    let good = names == [Some("writer 1"), Some("writer 2")];
+    report::check("std-pieces.names", good, format_args!("{names:?}"));
+
+    migrate(home.other())?;
+    println!("random {:016x}", random::u64());
+    let (is_same, is_set) = (*GREETING == made, env::var("COLOUR").is_some());
+    let goes_on = SystemTime::now() > started;
+    migrate(home)?;
+    report::check(
+        "std-pieces.moved",
+        is_same && goes_on,
+        format_args!("{is_same}, {goes_on}"),
+    );
+    println!("the variable is set: {is_set}");
+    Ok(())
+}
+
+/// A vector of so many bytes, or an error; the bytes are written.
+fn bytes(len: usize) -> Result<Vec<u8>> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(len)?;
+    all.resize(len, 1);
+    Ok(all)
+}
+
+fn reserve() -> Result<()> {
+    const MIB: usize = 1 << 20;
+    let e = bytes(8 << 30).map(drop).unwrap_err();
+    println!("8 GiB: {e}");
+    let mut held = Vec::new();
+    let mut full = None;
+    while full.is_none() && held.len() < 4096 {
+        match bytes(MIB) {
+            Ok(more) => held.push(more),
+            Err(e) => full = Some(e),
+        }
+    }
+    let mib = held.len();
+    drop(held);
+    let again = bytes(mib / 2 * MIB).is_ok();
+    let good = full.is_some() && mib >= 64 && again;
+    report::check(
+        "std-pieces.reserve",
+        good,
+        format_args!("{mib} MiB, again {again}"),
+    );
+    Ok(())
+}
+
+fn exhaust() -> Result<()> {
+    let mut all: Vec<u64> = Vec::new();
+    loop {
+        all.push(7);
+    }
+}

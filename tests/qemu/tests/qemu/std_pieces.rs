@@ -1,0 +1,134 @@
+//! What programs expect of a standard library: lines of any length, environment, random numbers, the time of
+//! day, allocations that fail.
+
+use std::time::Duration;
+
+use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::launch::RunReport;
+use dyad_tier::Tiers;
+use libtest_mimic::{Failed, Trial};
+
+use crate::console::{self, because};
+use crate::times;
+
+/// The trials of this module.
+pub fn trials() -> Vec<Trial> {
+    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
+        times::test(tiers, format!("std_pieces::{name}"), f)
+    };
+    vec![
+        test(Tiers::FULL, "long_lines_are_whole", || {
+            [[X86_64, Aarch64], [Aarch64, X86_64]]
+                .into_iter()
+                .try_for_each(long_lines)
+        }),
+        test(Tiers::FULL, "what_is_random_repeats_with_its_seed", random),
+        test(
+            Tiers::FULL,
+            "allocations_fail_before_memory_is_exhausted",
+            || {
+                [[X86_64, Aarch64], [Aarch64, X86_64]]
+                    .into_iter()
+                    .try_for_each(reserve)
+            },
+        ),
+        test(Tiers::FULL, "out_of_memory_is_said", exhaust),
+        test(Tiers::FULL, "panics_name_their_thread", panics),
+    ]
+}
+
+fn config(nodes: [Isa; 2], scene: &str) -> RunConfig {
+    RunConfig {
+        nodes: nodes.to_vec(),
+        work: Work::App {
+            app: "std-pieces".into(),
+            args: format!("--scene {scene}"),
+        },
+        timeout: Some(Duration::from_secs(240)),
+        ..RunConfig::default()
+    }
+}
+
+fn run(config: &RunConfig) -> Result<(RunReport, String), Failed> {
+    let (report, text) = console::run(config);
+    match report.failure() {
+        Some(why) => because(&text, why),
+        None => Ok((report, text)),
+    }
+}
+
+/// The line that the program writes.
+fn line(thread: usize, number: usize) -> String {
+    let characters = ['ä', '€', '😀', 'x'].into_iter().cycle();
+    let text: String = characters.skip(number).take(3000).collect();
+    format!("long line {thread}.{number} {text} end")
+}
+
+fn long_lines(nodes: [Isa; 2]) -> Result<(), Failed> {
+    let (_, text) = run(&config(nodes, "all"))?;
+    for thread in [1, 2] {
+        for number in 0..3 {
+            let expected = line(thread, number);
+            if !text.lines().any(|l| l.ends_with(&format!("] {expected}"))) {
+                return because(&text, format_args!("line {thread}.{number} is not whole"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn random() -> Result<(), Failed> {
+    let of = |random_seed| -> Result<Vec<String>, Failed> {
+        let config = RunConfig {
+            random_seed,
+            env: vec!["COLOUR=dark blue".into()],
+            ..config([X86_64, Aarch64], "all")
+        };
+        let (_, text) = run(&config)?;
+        if !text.contains("variable Some(\"dark blue\"), time Ok(")
+            || !text.contains("the variable is set: true")
+        {
+            return because(&text, "the environment is not there");
+        }
+        let numbers = text.lines().filter_map(|l| l.split_once("] random "));
+        let numbers: Vec<String> = numbers.map(|(_, n)| n.into()).collect();
+        match numbers.len() {
+            2 => Ok(numbers),
+            _ => because(&text, "there are not two random numbers"),
+        }
+    };
+    let (one, again, two, host) = (of(Some(1))?, of(Some(1))?, of(Some(2))?, of(None)?);
+    if one != again || one == two || one == host || one[0] == one[1] {
+        return Err(format!("{one:?}, {again:?}, {two:?}, {host:?}").into());
+    }
+    Ok(())
+}
+
+fn reserve(nodes: [Isa; 2]) -> Result<(), Failed> {
+    let (_, text) = run(&config(nodes, "reserve"))?;
+    match text.contains("8 GiB: memory allocation failed") {
+        true => Ok(()),
+        false => because(&text, "the first allocation did not fail"),
+    }
+}
+
+fn exhaust() -> Result<(), Failed> {
+    let (report, text) = console::run(&config([X86_64, Aarch64], "exhaust"));
+    let is_said = text.contains("panic at ") && text.contains("memory allocation of ");
+    if !is_said || text.contains("no memory is left") || report.failure().is_none() {
+        return because(
+            &text,
+            "the program did not end by the allocation error handler",
+        );
+    }
+    Ok(())
+}
+
+fn panics() -> Result<(), Failed> {
+    let (_, text) = console::run(&config([X86_64, Aarch64], "panic"));
+    match text.contains("panic in thread 1 (worker) at ") && text.contains(": by design") {
+        true => Ok(()),
+        false => because(&text, "the panic does not name its thread"),
+    }
+}
