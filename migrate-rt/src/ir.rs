@@ -20,6 +20,7 @@
 //! Passes over IR belong between [`NeutralIr::from_post_lto`] and [`NeutralIr::for_isa`]; what they
 //! produce comes back in through [`NeutralIr::check`].
 
+mod convention;
 mod crossing;
 mod error;
 mod float;
@@ -180,7 +181,8 @@ impl NeutralIr {
         let text = thread::lower(&invocation::lower(&self.0, isa), isa);
         let text = crossing::lower(&text, isa);
         // Passes over neutral IR may have made minima of their own.
-        let text = float::one_meaning(&text).into_owned();
+        let text = float::one_meaning(&text);
+        let text = convention::not_overridden(&text);
         let text = match isa {
             Isa::Aarch64 => float::choices_of_bits(&text),
             Isa::X86_64 => with_module_target(&text, X86_64_LAYOUT, X86_64_TRIPLE),
