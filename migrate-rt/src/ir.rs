@@ -6,6 +6,7 @@
 //! | in the front end's IR | in [`NeutralIr`] | because |
 //! |---|---|---|
 //! | `llvm.aarch64.isb` (`core::hint::spin_loop`) | call of the stub `dyad_relax` | no other back end knows it |
+//! | reading and setting the data-independent timing mode | 0, and a fence | one ISA has it |
 //! | `unnamed_addr` on data | dropped | back ends merge such constants, each in its own way: addresses would differ |
 //! | `private` data and functions | `internal` | private names are not in symbol tables, so equality could not be checked |
 //! | `target-cpu`, `target-features` attributes | dropped | they name the front end's target |
@@ -27,6 +28,7 @@ mod float;
 mod invocation;
 mod target;
 mod thread;
+mod timing;
 
 pub use error::{IrError, Violation, ViolationKind};
 
@@ -76,6 +78,9 @@ impl NeutralIr {
                 Line::Define(name) => {
                     let line = line.replacen("define private ", "define internal ", 1);
                     out.push_str(&crossing::own_section(&line, name.unwrap_or_default()));
+                }
+                Line::Body if line.contains(" asm sideeffect \"") => {
+                    out.push_str(&timing::without_mode(line));
                 }
                 Line::Attributes => out.push_str(&target::without_attributes(line)),
                 Line::Declare if MAPPED.iter().any(|(from, _)| declares(line, from)) => continue,
