@@ -24,10 +24,11 @@ pub use stamp::Figures;
 use crate::align::{self, Plan};
 use crate::codegen::{self, Needs};
 use crate::files::{self, FileError};
-use crate::frontend::{self, PostLto, Source};
+use crate::frontend::{self, PreLto, Source};
 use crate::ir::NeutralIr;
 use crate::link;
 use crate::object::Object;
+use crate::optimise::optimise;
 use crate::spine::{self, Spine, SpineError, sites};
 use crate::toolchain::Toolchain;
 use crate::verify;
@@ -45,6 +46,8 @@ pub enum Stage {
     Waiting,
     /// Cargo and the compiler.
     FrontEnd,
+    /// Optimising all crates together.
+    Optimise,
     /// Making the IR neutral.
     Ir,
     /// Making threads able to migrate.
@@ -67,6 +70,7 @@ impl Stage {
         match self {
             Stage::Waiting => "waiting for another build of this program",
             Stage::FrontEnd => "compiling to IR",
+            Stage::Optimise => "optimising all crates together",
             Stage::Ir => "making the IR neutral",
             Stage::Spine => "making threads able to migrate",
             Stage::BackEnds => "compiling for each ISA",
@@ -185,7 +189,7 @@ pub fn build_app(request: &AppRequest<'_>) -> Result<BuiltApp, BuildError> {
 
     let start = Instant::now();
     let outputs = Outputs::new(&dir, &name);
-    let key = stamp::key(&tools, &name, &ir.text);
+    let key = stamp::key(&tools, &name, &ir.bytes);
     let done = Stamp::read(&outputs.stamp).filter(|s| s.key == key && outputs.are_those_of(s));
     let up_to_date = done.is_some();
     let figures = match done {
@@ -277,7 +281,7 @@ fn back_ends(
     tools: &Toolchain,
     work: &Path,
     outputs: &Outputs,
-    ir: &PostLto,
+    program: &PreLto,
     key: u64,
     progress: &dyn Fn(Progress<'_>),
 ) -> Result<Figures, BuildError> {
@@ -288,6 +292,8 @@ fn back_ends(
     for isa in Isa::ALL {
         files::fresh_dir(&work.join(isa.name()))?;
     }
+    stage(Stage::Optimise);
+    let ir = optimise(tools, &outputs.name, program, work)?;
     stage(Stage::Ir);
     let neutral = NeutralIr::from_post_lto(&ir.text)?;
     stage(Stage::Spine);

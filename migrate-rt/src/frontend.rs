@@ -1,12 +1,13 @@
-//! The front end: a crate and its dependencies, by cargo, to one module of IR after link-time
+//! The front end: a crate and its dependencies, by cargo, to one module of IR before link-time
 //! optimisation.
 //!
 //! Cargo decides what has to be done. The settings that the back ends rely on are given on its
 //! command line, where they beat manifests, configuration files and the environment, so crates
 //! outside of this workspace are built in the same way.
 //!
-//! The compiler writes IR *after* link-time optimisation only if it also links. The link has no
-//! other purpose, and leaves undefined what the per-ISA stubs define later; but its result is the
+//! The compiler brings all crates into one module only if it also optimises and links; what it keeps on
+//! the way (`save-temps`) is the module that goes in. Its own optimisation is not used
+//! ([`optimise`](crate::optimise)). The link has no other purpose, and leaves undefined what the per-ISA stubs define later; but its result is the
 //! file that cargo puts in a known place on every call, so it tells which of the IR files of
 //! earlier calls belongs to this one.
 
@@ -58,7 +59,16 @@ pub struct Source<'a> {
     pub target_dir: &'a Path,
 }
 
-/// The IR of a whole program after link-time optimisation, for the front end's target.
+/// The bitcode of a whole program before link-time optimisation, for the front end's target.
+#[derive(Clone, Debug)]
+pub struct PreLto {
+    /// The file it is in.
+    pub path: PathBuf,
+    /// The bitcode.
+    pub bytes: Vec<u8>,
+}
+
+/// The IR of a whole program after link-time optimisation.
 #[derive(Clone, Debug)]
 pub struct PostLto {
     /// The file it is in.
@@ -105,6 +115,8 @@ pub enum FrontendError {
         /// What is too much.
         oversize: Oversize,
     },
+    /// The optimiser failed.
+    Optimiser(ToolError),
     /// A result cannot be read.
     File(FileError),
 }
@@ -149,6 +161,7 @@ impl fmt::Display for FrontendError {
                     crate::demangle(symbol)
                 )
             }
+            FrontendError::Optimiser(e) => write!(f, "the program cannot be optimised: {e}"),
             FrontendError::File(e) => e.fmt(f),
         }
     }
@@ -216,7 +229,7 @@ fn cargo(tools: &Toolchain, source: &Source<'_>) -> std::process::Command {
     if !source.features.is_empty() {
         command.arg("--features").arg(source.features.join(","));
     }
-    command.args(["--", "--emit=llvm-ir"]);
+    command.args(["--", "-Csave-temps"]);
     command
 }
 
@@ -232,20 +245,35 @@ fn same_file(a: &Path, b: &Path) -> bool {
     ma.len() == mb.len() && std::fs::read(a).is_ok_and(|a| std::fs::read(b).is_ok_and(|b| a == b))
 }
 
-/// The IR file that was written together with the program that cargo has just put in place.
+/// What the name of the file with the module before link-time optimisation ends with.
+const MODULE: &str = ".lto.after-restriction.bc";
+
+/// The bitcode file that was written together with the program that cargo has just put in place. Other files that
+/// the compiler has kept are removed: they are larger than the module.
 fn find_ir(source: &Source<'_>) -> Option<PathBuf> {
     let dir = source.target_dir.join(FRONT_TARGET).join(PROFILE);
     let program = dir.join(source.bin);
     let prefix = format!("{}-", source.bin.replace('-', "_"));
-    std::fs::read_dir(dir.join("deps"))
+    let files: Vec<(String, PathBuf)> = std::fs::read_dir(dir.join("deps"))
         .ok()?
         .filter_map(|e| Some(e.ok()?.path()))
-        .filter(|p| p.extension().is_some_and(|e| e == "ll"))
-        .filter(|p| {
-            let stem = p.file_stem().map(|s| s.to_string_lossy());
-            stem.is_some_and(|s| s.starts_with(&prefix))
-        })
-        .find(|p| same_file(&p.with_extension(""), &program))
+        .filter_map(|p| Some((p.file_name()?.to_str()?.to_owned(), p)))
+        .filter(|(name, _)| name.starts_with(&prefix))
+        .collect();
+    let (name, _) = files
+        .iter()
+        .find(|(name, path)| !name.contains('.') && same_file(path, &program))?;
+    let kept = format!("{name}.");
+    let of_program = || {
+        let parts = files.iter().filter(|(n, _)| n.starts_with(&kept));
+        parts.filter(|(n, _)| n.contains(".rcgu."))
+    };
+    for (_, path) in of_program().filter(|(n, _)| !n.ends_with(MODULE)) {
+        let _ = std::fs::remove_file(path);
+    }
+    let time = |p: &PathBuf| std::fs::metadata(p).and_then(|m| m.modified()).ok();
+    let modules = of_program().filter(|(n, _)| n.ends_with(MODULE));
+    modules.map(|(_, p)| p.clone()).max_by_key(time)
 }
 
 /// Compiles a program, or finds that nothing has changed. Lines that cargo and the compiler print
@@ -258,7 +286,7 @@ pub fn compile(
     tools: &Toolchain,
     source: &Source<'_>,
     on_line: &mut dyn FnMut(&str),
-) -> Result<PostLto, FrontendError> {
+) -> Result<PreLto, FrontendError> {
     let mut build = |command: &mut std::process::Command| {
         run(command, on_line).map_err(|e| match e.kind {
             ToolErrorKind::Failed { stderr, .. } => FrontendError::Compile {
@@ -293,16 +321,23 @@ pub fn compile(
             })?
         }
     };
-    if let Some(oversize) = oversize(&path).map_err(FrontendError::File)? {
-        return Err(FrontendError::Oversize {
-            bin: source.bin.to_owned(),
-            oversize,
-        });
-    }
     let bytes = files::read(&path).map_err(FrontendError::File)?;
-    let text = String::from_utf8(bytes)
-        .unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
-    Ok(PostLto { text, path })
+    Ok(PreLto { path, bytes })
+}
+
+/// Refuses textual IR of a program whose statics do not fit into the window for data, before anybody reads it.
+///
+/// # Errors
+///
+/// If it is one, or cannot be looked into.
+pub(crate) fn check_size(bin: &str, path: &Path) -> Result<(), FrontendError> {
+    match oversize(path).map_err(FrontendError::File)? {
+        None => Ok(()),
+        Some(oversize) => Err(FrontendError::Oversize {
+            bin: bin.to_owned(),
+            oversize,
+        }),
+    }
 }
 
 /// Whether the program's statics are more than there is room for.

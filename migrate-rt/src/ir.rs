@@ -6,6 +6,7 @@
 //! | in the front end's IR | in [`NeutralIr`] | because |
 //! |---|---|---|
 //! | `llvm.aarch64.isb` (`core::hint::spin_loop`) | call of the stub `dyad_relax` | no other back end knows it |
+//! | reading and setting the data-independent timing mode | 0, and a fence | one ISA has it |
 //! | `unnamed_addr` on data | dropped | back ends merge such constants, each in its own way: addresses would differ |
 //! | `private` data and functions | `internal` | private names are not in symbol tables, so equality could not be checked |
 //! | `target-cpu`, `target-features` attributes | dropped | they name the front end's target |
@@ -20,12 +21,14 @@
 //! Passes over IR belong between [`NeutralIr::from_post_lto`] and [`NeutralIr::for_isa`]; what they
 //! produce comes back in through [`NeutralIr::check`].
 
+mod convention;
 mod crossing;
 mod error;
 mod float;
 mod invocation;
 mod target;
 mod thread;
+mod timing;
 
 pub use error::{IrError, Violation, ViolationKind};
 
@@ -75,6 +78,9 @@ impl NeutralIr {
                 Line::Define(name) => {
                     let line = line.replacen("define private ", "define internal ", 1);
                     out.push_str(&crossing::own_section(&line, name.unwrap_or_default()));
+                }
+                Line::Body if line.contains(" asm sideeffect \"") => {
+                    out.push_str(&timing::without_mode(line));
                 }
                 Line::Attributes => out.push_str(&target::without_attributes(line)),
                 Line::Declare if MAPPED.iter().any(|(from, _)| declares(line, from)) => continue,
@@ -180,7 +186,8 @@ impl NeutralIr {
         let text = thread::lower(&invocation::lower(&self.0, isa), isa);
         let text = crossing::lower(&text, isa);
         // Passes over neutral IR may have made minima of their own.
-        let text = float::one_meaning(&text).into_owned();
+        let text = float::one_meaning(&text);
+        let text = convention::not_overridden(&text);
         let text = match isa {
             Isa::Aarch64 => float::choices_of_bits(&text),
             Isa::X86_64 => with_module_target(&text, X86_64_LAYOUT, X86_64_TRIPLE),

@@ -7,11 +7,11 @@
 //! make it:
 //!
 //! ```text
-//!  crate ──frontend──> PostLto ──ir──> NeutralIr ──ir──> IsaIr ──codegen──> Object
-//!                                      ^                                    |
-//!                        passes over IR slot in here                      align
-//!                                                                           v
-//!            bundle <──bundle── ELF per ISA <──link── script per ISA <──── Plan
+//!  crate ──frontend──> PreLto ──optimise──> PostLto ──ir──> NeutralIr ──ir──> IsaIr ──codegen──> Object
+//!                                                           ^                                    |
+//!                                             passes over IR slot in here                      align
+//!                                                                                                v
+//!                                 bundle <──bundle── ELF per ISA <──link── script per ISA <──── Plan
 //! ```
 //!
 //! | stage | fails closed on |
@@ -37,6 +37,7 @@ pub mod layout;
 pub mod link;
 pub mod llvm;
 pub mod object;
+pub mod optimise;
 pub mod source;
 pub mod spine;
 pub mod toolchain;

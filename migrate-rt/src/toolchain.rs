@@ -7,8 +7,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Target of the one front end: hard float, `panic=abort`, no outlined atomics.
-pub const FRONT_TARGET: &str = "aarch64-unknown-none";
+/// Target of the one front end: `panic=abort`, no outlined atomics, and no vector registers that crates could take
+/// paths of their own for. [`optimise`](crate::optimise) gives programs their registers.
+pub const FRONT_TARGET: &str = "aarch64-unknown-none-softfloat";
+/// Target whose compiler builtins AArch64 programs are linked with.
+const BUILTINS_TARGET: &str = "aarch64-unknown-none";
 
 /// The tools.
 #[derive(Clone, Debug)]
@@ -187,6 +190,8 @@ impl Toolchain {
                 release: release.clone(),
             })
         };
+        // The front end needs the standard library of its own target.
+        builtins(FRONT_TARGET)?;
         Ok(Toolchain {
             cargo: sysroot.join("bin/cargo"),
             rustc,
@@ -199,7 +204,7 @@ impl Toolchain {
                     builtins("x86_64-unknown-linux-gnu")?,
                     builtins("x86_64-unknown-none")?,
                 ],
-                vec![builtins(FRONT_TARGET)?],
+                vec![builtins(BUILTINS_TARGET)?],
             ],
             identity: version.split_whitespace().collect::<Vec<_>>().join(" "),
             release,
@@ -229,9 +234,9 @@ mod tests {
         );
 
         // A toolchain without one of the components.
-        assert!(builtins_of(root, FRONT_TARGET).is_none());
+        assert!(builtins_of(root, BUILTINS_TARGET).is_none());
         let target = ToolchainError::Target {
-            target: FRONT_TARGET,
+            target: BUILTINS_TARGET,
             release: pin,
         };
         assert!(

@@ -168,9 +168,9 @@ fn nothing_is_done_again_unless_something_is_missing() {
     assert!(!build(&[]).report.up_to_date);
 
     // The IR is no output that cargo knows of.
-    let deps = out.join(".front/aarch64-unknown-none/user/deps");
+    let deps = out.join(".front/aarch64-unknown-none-softfloat/user/deps");
     for e in std::fs::read_dir(deps).unwrap().map(Result::unwrap) {
-        if e.path().extension().is_some_and(|e| e == "ll") {
+        if e.path().extension().is_some_and(|e| e == "bc") {
             std::fs::remove_file(e.path()).unwrap();
         }
     }

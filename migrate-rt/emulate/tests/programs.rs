@@ -9,7 +9,9 @@ use dyad_abi::Isa;
 use dyad_emulate::{End, Run, a64, run_to, x86};
 use goblin::elf::{Elf, program_header::PT_LOAD};
 use migrate_rt::codegen;
+use migrate_rt::frontend::PreLto;
 use migrate_rt::ir::NeutralIr;
+use migrate_rt::optimise::optimise;
 use migrate_rt::toolchain::{FRONT_TARGET, Toolchain};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,9 +51,14 @@ fn programs() -> [Program; 2] {
         .args(["-C", "relocation-model=static", "-C", "codegen-units=1"])
         .args(["-C", "symbol-mangling-version=v0"])
         .args(["-C", "linker-flavor=ld", "-C", "linker=/bin/true"])
-        .args(["--emit=link=linked,llvm-ir=program.ll", "crate.rs"]));
-    let ir = std::fs::read_to_string(dir.join("program.ll")).unwrap();
-    let neutral = NeutralIr::from_post_lto(&ir).unwrap();
+        .args(["--emit=link=linked", "-C", "save-temps", "crate.rs"]));
+    let kept = std::fs::read_dir(&dir).unwrap();
+    let path = (kept.map(|e| e.unwrap().path()))
+        .find(|p| p.to_string_lossy().ends_with(".lto.after-restriction.bc"))
+        .unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let ir = optimise(&tools, "program", &PreLto { path, bytes }, &dir).unwrap();
+    let neutral = NeutralIr::from_post_lto(&ir.text).unwrap();
     Isa::ALL.map(|isa| {
         let dir = dir.join(isa.name());
         std::fs::create_dir_all(&dir).unwrap();

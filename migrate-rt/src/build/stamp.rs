@@ -159,13 +159,10 @@ impl Stamp {
 }
 
 /// Hash of everything that the results depend on: IR, tools, this pipeline, the ABI, the name.
-pub(super) fn key(tools: &Toolchain, name: &str, ir: &str) -> u64 {
+pub(super) fn key(tools: &Toolchain, name: &str, ir: &[u8]) -> u64 {
     let pipeline = env!("MIGRATE_RT_SOURCE");
     let context = format!("{pipeline}\n{ABI_VERSION}\n{name}\n{}\n", tools.identity);
-    let parts = [
-        content_hash(context.as_bytes()),
-        content_hash(ir.as_bytes()),
-    ];
+    let parts = [content_hash(context.as_bytes()), content_hash(ir)];
     content_hash(parts.map(u64::to_le_bytes).as_flattened())
 }
 

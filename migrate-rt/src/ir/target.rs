@@ -9,18 +9,18 @@ fn neutral_constraints(constraints: &str) -> bool {
     constraints.split(',').all(|c| {
         matches!(
             c,
-            "" | "r" | "m" | "*m" | "i" | "=r" | "=&r" | "0" | "~{memory}"
+            "" | "r" | "m" | "*m" | "i" | "=r" | "=&r" | "0" | "~{memory}" | "~{cc}"
         )
     })
 }
 
 /// A template of inline assembly that means the same for every target: nothing, which is a barrier
-/// for the optimiser (`core::hint::black_box`), or no-operations and the markers of measurements.
+/// for the optimiser (`core::hint::black_box`), a comment, or no-operations and the markers of measurements.
 fn neutral_template(template: &str) -> bool {
     let word = |line: &str| -> Option<u32> { line.strip_prefix(".4byte ")?.parse().ok() };
     let mut lines = template.split("\\0A").filter(|line| !line.is_empty());
     while let Some(line) = lines.next() {
-        if line == "nop" {
+        if line == "nop" || is_comment(line) {
             continue;
         }
         let is_prefix = word(line) == Some(PREFIX);
@@ -30,6 +30,16 @@ fn neutral_template(template: &str) -> bool {
         }
     }
     true
+}
+
+/// Whether a line of inline assembly is one comment, such as `/* ${0} */`, which names an operand and does nothing.
+/// Both assemblers know this form.
+fn is_comment(line: &str) -> bool {
+    let inside = line
+        .trim()
+        .strip_prefix("/*")
+        .and_then(|l| l.strip_suffix("*/"));
+    inside.is_some_and(|l| !l.contains("*/"))
 }
 
 /// Calls `refuse` for everything in a line of code that belongs to one target.
@@ -85,4 +95,27 @@ pub(super) fn without_attributes(line: &str) -> String {
         }
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::neutral_template;
+
+    #[test]
+    fn a_comment_is_neutral_and_what_is_beside_it_is_not() {
+        for neutral in ["", "nop", "/* ${0} */", " /* $0 $1 */", "/* a */\\0Anop"] {
+            assert!(neutral_template(neutral), "{neutral}");
+        }
+        for other in [
+            "/* a */ ret",
+            "/* a */ ret /* b */",
+            "/* ${0}",
+            "/*/",
+            "ret /* a */",
+            "/* a\\0A*/ ret",
+            "// a",
+        ] {
+            assert!(!neutral_template(other), "{other}");
+        }
+    }
 }

@@ -6,12 +6,14 @@
 //! | check | what happens |
 //! |---|---|
 //! | `back-ends.tables` | functions that move are called through pointers of another type that Rust promises to be passed alike |
+//! | `back-ends.builders` | methods that return what they are called on, around calls that move |
 //! | `back-ends.floats` | minima, maxima and choices of zeros, infinities and NaNs are what a computation on bits says |
 //! | `back-ends.tasks` | in a task, whose executor is on the spine then, a plain move is refused, and nothing has moved |
 //! | `back-ends.depth` | a thread moves from any depth of calls, or is refused with `TooDeep`; then it calls on |
 #![no_std]
 #![no_main]
 
+mod builders;
 mod depth;
 mod floats;
 mod tables;
@@ -41,6 +43,12 @@ fn main() -> Result<()> {
         "back-ends.floats",
         floats.is_ok(),
         format_args!("{floats:?}"),
+    );
+    let builders = builders::play();
+    good &= report::check(
+        "back-ends.builders",
+        builders.is_ok(),
+        format_args!("{builders:?}"),
     );
     good &= depth::play()?;
     dyad::task::run(stays(good))

@@ -41,6 +41,7 @@ fn run(nodes: &[Isa]) -> Result<(), Failed> {
     }
     for name in [
         "back-ends.tables",
+        "back-ends.builders",
         "back-ends.floats",
         "back-ends.depth",
         "back-ends.tasks",
