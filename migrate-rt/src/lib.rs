@@ -27,6 +27,8 @@
 //! a regression test of the assumption that even two front ends agree.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod lacks;
 pub mod align;
 pub mod build;
 pub mod bundle;

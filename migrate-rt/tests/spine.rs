@@ -435,3 +435,18 @@ fn loops_have_no_more_blocks_than_before() {
     let text = spine.ir.text();
     assert!(text.contains("label %out, label %loop\n"), "{text}");
 }
+
+/// A variable `n` of the source that the optimiser has copied is `%n.0`, and one named `spine` is `%spine.1`: values that the
+/// pass names, or gives names instead of numbers, are others.
+#[test]
+fn names_that_the_pass_makes_are_not_those_of_the_program() {
+    let spine = made(
+        "names",
+        &module(
+            "define internal void @work(i64 %n) {\nstart:\n  %n.0 = add i64 %n, 1\n  %0 = add i64 %n, 2\n  %spine.1 = add i64 %n, 3\n\
+             %spine.2 = add i64 %n, 4\n  %s = add i64 %n.0, %0\n  %t = add i64 %spine.1, %spine.2\n  call void @dyad_migrate_point()\n\
+             %a = call i64 @plain(i64 %s)\n  %b = call i64 @plain(i64 %t)\n  ret void\n}",
+        ),
+    );
+    assert!(spine.functions.iter().any(|f| f == "work"));
+}

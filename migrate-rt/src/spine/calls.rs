@@ -245,7 +245,11 @@ impl Pass<'_> {
             out.push(' ');
         }
         out.push_str(l.span(call.result, call.args.start));
-        out.push_str(&without(&l, call.args.clone(), &MISLEADING));
+        let misleading: &[&str] = match lacks!("spine::calls::misleading") {
+            true => &[],
+            false => &MISLEADING,
+        };
+        out.push_str(&without(&l, call.args.clone(), misleading));
         for i in call.args.end..l.tokens.len() {
             match l.kind(i) {
                 Some(Kind::Attr) => {
@@ -277,11 +281,12 @@ impl Pass<'_> {
     /// Refuses calls that cannot be on the spine.
     fn look_at(&mut self, f: &Function, inst: &str, l: &Lexed<'_>, call: &Call) {
         let spine = self.graph.is_spine_call(call);
-        let odd = call.odd.filter(|_| spine);
+        let odd = call.odd.filter(|_| spine && !lacks!("spine::calls::odd"));
         if let Some(odd) = odd {
             self.refuse(f, inst, Refused::Odd(odd));
         }
-        if call.tail.is_some_and(|t| l.is_word(t, "musttail")) {
+        if call.tail.is_some_and(|t| l.is_word(t, "musttail")) && !lacks!("spine::calls::musttail")
+        {
             self.refuse(f, inst, Refused::MustTail);
         }
         // An empty template is a barrier for the optimiser and nothing else; a marker is a
@@ -381,7 +386,7 @@ pub(super) fn redirect(
     blocks: &mut [Block],
     last: &HashMap<String, String>,
 ) -> Result<(), SpineError> {
-    if last.is_empty() {
+    if last.is_empty() || lacks!("spine::calls::redirect") {
         return Ok(());
     }
     for block in blocks {

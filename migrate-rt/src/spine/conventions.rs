@@ -113,7 +113,9 @@ fn signature(
         let aggregate = !matches!(l.kind(part.start), Some(Kind::Word));
         let one = letters(l, part.start..end, end..part.end);
         // In the C convention of AArch64 the address of a result is no argument.
-        let address = (end..part.end).any(|i| l.is_word(i, "sret")) && !out.preserves_nothing;
+        let address = (end..part.end).any(|i| l.is_word(i, "sret"))
+            && !out.preserves_nothing
+            && !lacks!("spine::conventions::sret");
         match aggregate && !one.contains(['u', 'v']) {
             true => out.arguments.push_str(&format!("|{one}|")),
             false if address => out.arguments.push('s'),
@@ -130,6 +132,7 @@ fn signature(
 fn letters(l: &Lexed<'_>, ty: Range<usize>, mut attributes: Range<usize>) -> String {
     let letters = types::letters(l.span(ty.start, ty.end)).unwrap_or_else(|| "?".to_owned());
     let extended = attributes.any(|i| l.is_word(i, "zeroext") || l.is_word(i, "signext"));
+    let extended = extended && !lacks!("spine::conventions::extended");
     match extended && ["b", "h"].contains(&letters.as_str()) {
         true => letters.to_uppercase(),
         false => letters,
@@ -204,12 +207,16 @@ fn check(found: &mut Conventions, taken: &BTreeSet<String>, calls: &[Made]) {
     for call in calls {
         let other = usize::from(!call.signature.preserves_nothing);
         let reached = match &call.to {
+            None if lacks!("spine::conventions::pointers") => None,
             None => classes.get(&call.signature.class()).and_then(|m| m[other]),
             Some(name) if name.starts_with("llvm.") => None,
             Some(name) => {
                 let callee = found.functions.get_key_value(name);
                 callee
-                    .filter(|(_, s)| s.preserves_nothing != call.signature.preserves_nothing)
+                    .filter(|(_, s)| {
+                        s.preserves_nothing != call.signature.preserves_nothing
+                            && !lacks!("spine::conventions::names")
+                    })
                     .map(|(name, _)| name.as_str())
             }
         };

@@ -377,7 +377,7 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn name(&mut self) -> String {
         self.next += 1;
-        format!("%spine.{}", self.next)
+        format!("%spine.value.{}", self.next)
     }
 
     fn enter(&mut self, out: &mut Vec<String>) {

@@ -176,14 +176,14 @@ pub fn transform(
     let mut module = Module::parse(neutral.text())?;
     points::add(&mut module, &mut report)?;
     let graph = Graph::of(&module)?;
-    if graph.root_used {
+    if graph.root_used && !lacks!("spine::root-used") {
         report.refuse(ROOT, None, Refused::RootUsed);
     }
     let at = Headers::of(&module);
-    for name in &graph.exported {
+    for name in graph.exported.iter().filter(|_| !lacks!("spine::exported")) {
         report.refuse(name, at.source(name), Refused::Entry);
     }
-    for name in &graph.one_isa {
+    for name in graph.one_isa.iter().filter(|_| !lacks!("spine::one-isa")) {
         report.refuse(name, at.source(name), Refused::OneIsa);
     }
     for line in module.lines().filter(|l| l.contains(" alias ")) {
@@ -226,8 +226,12 @@ pub fn transform(
         if let Item::Function(f) = item
             && graph.spine.contains(&f.name)
         {
-            split(&mut f.blocks)?;
-            define(&mut f.blocks)?;
+            if !lacks!("spine::split") {
+                split(&mut f.blocks)?;
+            }
+            if !lacks!("spine::define") {
+                define(&mut f.blocks)?;
+            }
             let behind = f.blocks.iter().filter(|b| b.label.starts_with(SPLIT));
             apart.extend(behind.map(|b| format!("ptr blockaddress(@{}, %{})", f.name, b.label)));
         }
@@ -241,7 +245,7 @@ pub fn transform(
     let conventions = conventions::read(ir.text())?;
     let mut report = Report::default();
     for (name, signature) in &conventions.functions {
-        if signature.preserves_nothing && !signature.has_places() {
+        if signature.preserves_nothing && !signature.has_places() && !lacks!("spine::places") {
             report.refuse(name, at.source(name), Refused::Arguments);
         }
     }

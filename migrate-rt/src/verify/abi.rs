@@ -127,9 +127,11 @@ impl Signature {
             let one = |l: char| match l {
                 '|' => String::new(),
                 'L' => "ll".to_owned(),
-                's' => "l".to_owned(),
+                's' if !lacks!("verify::class::sret") => "l".to_owned(),
                 'u' => "v".to_owned(),
-                'B' | 'H' => l.to_ascii_lowercase().to_string(),
+                'B' | 'H' if !lacks!("verify::class::extended") => {
+                    l.to_ascii_lowercase().to_string()
+                }
                 other => other.to_string(),
             };
             s.chars().map(one).collect::<String>()

@@ -131,15 +131,21 @@ impl Context<'_> {
     /// Lets `insn` take effect on `state`.
     pub fn step(&self, insn: &Insn, state: &mut State, log: &mut Log) {
         match insn.refused {
-            Some(Refused::Unknown) => return log.find(Kind::UnknownInstruction, ""),
-            Some(Refused::Forbidden(what)) => return log.find(Kind::ForbiddenInstruction, what),
-            None => {}
+            Some(Refused::Unknown) if !lacks!("verify::step::unknown") => {
+                return log.find(Kind::UnknownInstruction, "");
+            }
+            Some(Refused::Forbidden(what)) if !lacks!("verify::step::forbidden") => {
+                return log.find(Kind::ForbiddenInstruction, what);
+            }
+            _ => {}
         }
         let before = state.clone();
         for access in &insn.accesses {
             self.access(insn, access, &before, state, log);
         }
-        self.observe(insn.reads, &before, log);
+        if !lacks!("verify::step::reads") {
+            self.observe(insn.reads, &before, log);
+        }
         for derive in &insn.derives {
             let sources = derive.from.into_iter().flatten();
             for i in 0..derive.lanes {
@@ -155,7 +161,9 @@ impl Context<'_> {
             self.forget(Lanes::range(derive.to, derive.lanes), state, log);
         }
         for sum in &insn.sums {
-            self.observe(sum.lowest(), &before, log);
+            if !lacks!("verify::step::sums") {
+                self.observe(sum.lowest(), &before, log);
+            }
             for i in 0..sum.lanes {
                 state.carry(&before, sum.to + i, sum.sources(i));
             }
@@ -182,7 +190,7 @@ impl Context<'_> {
         for owner in lanes.owners() {
             let Owner::General(reg) = owner else { continue };
             state.origin[usize::from(reg)] = Origin::Plain;
-            if reg == self.arch.sp {
+            if reg == self.arch.sp && !lacks!("verify::forget::stack-pointer") {
                 state.origin[usize::from(reg)] = Origin::Unclear;
                 log.find(Kind::DynamicStack, "the stack pointer is computed");
             }
@@ -210,12 +218,17 @@ impl Context<'_> {
     /// Values are computed with: they must be there, and be no addresses of the native stack.
     fn observe(&self, lanes: Lanes, before: &State, log: &mut Log) {
         self.present(lanes, before, log);
-        self.plain(lanes, before, log);
+        if !lacks!("verify::observe::addresses") {
+            self.plain(lanes, before, log);
+        }
     }
 
     fn present(&self, lanes: Lanes, before: &State, log: &mut Log) {
         log.register_reads += lanes.owners().len();
-        let missing = lanes.minus(before.fresh);
+        let missing = match lacks!("verify::present::stale") {
+            true => lanes.minus(before.fresh.or(before.stale)),
+            false => lanes.minus(before.fresh),
+        };
         for owner in missing.owners() {
             let stale = missing
                 .iter()
@@ -252,16 +265,25 @@ impl Context<'_> {
             Flow::Next | Flow::Jump(_) | Flow::Branch(_) | Flow::Trap => {}
             Flow::Call(to) => self.call(insn, Some(to), state, log),
             Flow::IndirectCall => self.call(insn, None, state, log),
+            Flow::IndirectJump if lacks!("verify::control::indirect-jump") => {}
             Flow::IndirectJump => log.find(Kind::IndirectJump, ""),
             Flow::Return(through) => {
-                if self.arch.link.is_some_and(|link| link != through) {
+                if self.arch.link.is_some_and(|link| link != through)
+                    && !lacks!("verify::control::link-register")
+                {
                     log.find(Kind::IndirectJump, "a return through another register");
                 }
-                if let Some(why) = self.caller_restored(state) {
+                if let Some(why) = self.caller_restored(state)
+                    && !lacks!("verify::control::restored")
+                {
                     log.find(Kind::BadReturn, why);
                 }
-                self.gives_back(state, log);
-                self.plain(self.arch.returned, state, log);
+                if !lacks!("verify::control::results") {
+                    self.gives_back(state, log);
+                }
+                if !lacks!("verify::control::returned-address") {
+                    self.plain(self.arch.returned, state, log);
+                }
             }
         }
     }
@@ -288,16 +310,21 @@ impl Context<'_> {
     /// A jump out of the function.
     pub fn leave(&self, to: u64, state: &State, log: &mut Log) {
         match self.target.target(to) {
+            Target::Spine if lacks!("verify::leave::spine") => {}
             Target::Spine => log.find(Kind::TailCall, "to a function that can migrate"),
             Target::Nothing => log.find(
                 Kind::FlowLeaves,
                 format!("{to:#x} is no instruction of the function, and no function"),
             ),
             Target::Plain => {
-                if let Some(why) = self.caller_restored(state) {
+                if let Some(why) = self.caller_restored(state)
+                    && !lacks!("verify::leave::restored")
+                {
                     log.find(Kind::TailCall, why);
                 }
-                self.passes_on(to, state, log);
+                if !lacks!("verify::leave::arguments") {
+                    self.passes_on(to, state, log);
+                }
                 self.plain(self.arch.arguments, state, log);
             }
         }
@@ -312,21 +339,30 @@ impl Context<'_> {
         });
         // The call itself overwrites the link register.
         let link = arch.link.map_or(Lanes::NONE, |l| Lanes::general(l, 8));
-        self.plain(handed.minus(link), state, log);
+        if !lacks!("verify::call::addresses") {
+            self.plain(handed.minus(link), state, log);
+        }
         let Some(sp) = self.sp(state) else {
             return log.find(Kind::DynamicStack, "the stack pointer is not known here");
         };
-        self.passes(site.copied(), to, sp, state, log);
+        if !lacks!("verify::call::arguments") {
+            self.passes(site.copied(), to, sp, state, log);
+        }
         let kept = match site {
             Some(site) => {
                 self.at_site(site, insn, sp, state, log);
-                state.stored.clear();
-                state.whole.clear();
-                state.passed = true;
+                if !lacks!("verify::call::slots") {
+                    state.stored.clear();
+                }
+                if !lacks!("verify::call::whole-slots") {
+                    state.whole.clear();
+                }
+                state.passed = !lacks!("verify::call::passed");
                 Lanes::NONE
             }
             None => {
                 match to.map(|to| self.target.target(to)) {
+                    Some(Target::Spine) if lacks!("verify::call::without-site") => {}
                     Some(Target::Spine) => log.find(Kind::CallWithoutSite, ""),
                     Some(Target::Nothing) => {
                         log.find(Kind::FlowLeaves, "the callee is no function");
@@ -334,13 +370,17 @@ impl Context<'_> {
                     Some(Target::Plain) => {}
                     None => log.plain_indirect_calls += 1,
                 }
-                state.cut(sp);
+                if !lacks!("verify::call::below-stack") {
+                    state.cut(sp);
+                }
                 arch.callee_saved
             }
         };
         let kept = kept.or(arch.pointers());
         let gone = arch.everything_else().minus(kept);
-        state.spoil(gone);
+        if !lacks!("verify::call::registers") {
+            state.spoil(gone);
+        }
         if site.is_some() {
             state.stale = gone;
         }
@@ -356,7 +396,7 @@ impl Context<'_> {
         let arch = self.arch;
         let id = site.id;
         match arch.sp_at_site(site.frame) {
-            Some(expected) if expected == sp => {}
+            Some(expected) if expected == sp || lacks!("verify::site::frame-size") => {}
             _ => log.find(
                 Kind::FrameSize,
                 format!(
@@ -365,7 +405,8 @@ impl Context<'_> {
                 ),
             ),
         }
-        let record = state.saved_frame && state.saved_return;
+        let record =
+            state.saved_frame && state.saved_return || lacks!("verify::site::frame-record");
         if !record || state.origin[usize::from(arch.fp)] != Origin::Cfa(RECORD) {
             log.find(
                 Kind::FrameRecord,

@@ -8,6 +8,27 @@ use migrate_rt::verify::Kind::*;
 
 const X86_64: &[Case] = &[
     case(
+        "handed_on_by_a_jump",
+        Framed,
+        "movq %rdi, %rbx; site callq leaf; testq %rax, %rax; je 1f; movq %rbx, %rdi; addq $32, %rsp; popq %rbp; jmp word; 1:",
+        &[RegisterAcrossSite],
+    )
+    .gives(""),
+    case(
+        "new_and_handed_on_by_a_jump",
+        Framed,
+        "site callq leaf; testq %rax, %rax; je 1f; movq %rax, %rdi; addq $32, %rsp; popq %rbp; jmp word; 1:",
+        &[],
+    )
+    .gives(""),
+    case(
+        "stack_arguments_handed_on_by_a_jump",
+        Framed,
+        "site callq leaf; testq %rax, %rax; je 1f; addq $32, %rsp; popq %rbp; jmp stacked; 1:",
+        &[IncomingArgument],
+    )
+    .gives(""),
+    case(
         "saved_and_passed_on_the_stack",
         Framed,
         "movq %rdi, %rbx; site callq leaf; movq %rbx, (%rsp); movq %rax, 8(%rsp); movq %rax, 16(%rsp); \

@@ -8,6 +8,7 @@
 //! | `flush/PLACE` | memory with caches (`stale::mutant`) | it is a back end of its own |
 //! | `order/PLACE` | memory of models with loom (`model::mutant`) | it is a back end of its own |
 //! | `check/CRATE::PLACE` | `lacks!` in the kernel's crates, rows of the protocol included | it is `false` without the feature `host`, which kernels have not |
+//! | `check/migrate-rt::PLACE` | `lacks!` in the build side of programs: the verifier and the spine pass | it is `false` without the feature `mutants`, which only the register's own build has |
 //!
 //! The register is `register.toml`. Places are named by module, function and call ([`dyad_coherence::mutants`]) or by what is checked.
 //! `tests/mutants.rs` runs the named tests of each mutant, which must fail with it and pass without.
@@ -43,11 +44,15 @@ pub enum Class {
     Log,
     /// The zeros of a frame that is handed out, and of registers that the thread has not filled itself.
     Contents,
+    /// A check of the verifier of machine code.
+    Proof,
+    /// A step or a check of the spine pass.
+    Spine,
 }
 
 impl Class {
     /// All classes.
-    pub const ALL: [Class; 10] = [
+    pub const ALL: [Class; 12] = [
         Class::Flush,
         Class::Fence,
         Class::Release,
@@ -58,6 +63,8 @@ impl Class {
         Class::State,
         Class::Log,
         Class::Contents,
+        Class::Proof,
+        Class::Spine,
     ];
 }
 

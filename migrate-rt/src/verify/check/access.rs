@@ -19,7 +19,9 @@ enum Resolved {
 impl Context<'_> {
     fn resolve(&self, place: &Place, before: &State, log: &mut Log) -> Resolved {
         for reg in place.base.into_iter().chain(place.index) {
-            self.present(Lanes::general(reg, 8), before, log);
+            if !lacks!("verify::resolve::base") {
+                self.present(Lanes::general(reg, 8), before, log);
+            }
         }
         if let Some(index) = place.index {
             self.plain(Lanes::general(index, 8), before, log);
@@ -35,6 +37,7 @@ impl Context<'_> {
                     None => Resolved::Nowhere,
                 }
             }
+            Origin::Cfa(_) if lacks!("verify::resolve::unknown-slot") => Resolved::Nowhere,
             Origin::Cfa(_) => {
                 log.find(Kind::UnknownSlot, "the slot depends on a register");
                 Resolved::Nowhere
@@ -76,7 +79,9 @@ impl Context<'_> {
         match resolved {
             Resolved::Slot(at) => self.slot_access(insn, access, at, before, state, log),
             Resolved::Elsewhere => {
-                if let Transfer::Store(from) = access.transfer {
+                if let Transfer::Store(from) = access.transfer
+                    && !lacks!("verify::access::store")
+                {
                     self.observe(Lanes::range(from, access.bytes), before, log);
                 }
             }
@@ -96,7 +101,7 @@ impl Context<'_> {
         let end = at + i64::from(access.bytes);
         let load = matches!(access.transfer, Transfer::Load(_) | Transfer::Observe);
         if load && at >= 0 {
-            if before.passed {
+            if before.passed && !lacks!("verify::slot::incoming") {
                 log.find(
                     Kind::IncomingArgument,
                     format!("argument at CFA+{at}, behind a site"),
@@ -109,13 +114,15 @@ impl Context<'_> {
             return log.find(Kind::DynamicStack, "the stack pointer is not known here");
         };
         let lowest = sp.min(sp + moved.map(|o| o.by).sum::<i64>());
-        if at < lowest - self.arch.red_zone || end > 0 || at < DEEPEST {
+        if (at < lowest - self.arch.red_zone || end > 0 || at < DEEPEST)
+            && !lacks!("verify::slot::outside")
+        {
             return log.find(
                 Kind::OutsideFrame,
                 format!("bytes from CFA{at:+} to CFA{end:+}, with the stack pointer at CFA{sp:+}"),
             );
         }
-        if end > RECORD {
+        if end > RECORD && !lacks!("verify::slot::record") {
             return self.record_access(access, at, before, state, log);
         }
         if load {
@@ -125,8 +132,11 @@ impl Context<'_> {
         match access.transfer {
             Transfer::Load(_) | Transfer::Observe => {
                 let observed = access.transfer == Transfer::Observe;
-                let good = |b: i64| before.stored.has(b) && (!observed || before.whole.has(b));
-                if !(at..end).all(good) {
+                let good = |b: i64| {
+                    before.stored.has(b)
+                        && (!observed || before.whole.has(b) || lacks!("verify::slot::observed"))
+                };
+                if !(at..end).all(good) && !lacks!("verify::slot::load") {
                     let restores = match access.transfer {
                         Transfer::Load(to) => log.saved.contains(&(at, to)),
                         _ => false,
@@ -143,7 +153,7 @@ impl Context<'_> {
                     );
                 } else if let Transfer::Load(to) = access.transfer {
                     for (lane, byte) in (to..).zip(at..end) {
-                        let whole = before.whole.has(byte);
+                        let whole = before.whole.has(byte) || lacks!("verify::slot::load-copies");
                         state.arrive(lane, whole, !whole && before.passed);
                     }
                 }
@@ -159,7 +169,8 @@ impl Context<'_> {
                 }
                 for (lane, byte) in (from..).zip(at..end) {
                     state.stored.set(byte, true);
-                    state.whole.set(byte, before.fresh.has(lane));
+                    let whole = before.fresh.has(lane) || lacks!("verify::slot::store-copies");
+                    state.whole.set(byte, whole);
                 }
             }
             Transfer::Define => {
@@ -210,7 +221,9 @@ impl Context<'_> {
             }
             _ => {}
         }
-        if matches!(access.transfer, Transfer::Store(_) | Transfer::Define) {
+        if matches!(access.transfer, Transfer::Store(_) | Transfer::Define)
+            && !lacks!("verify::record::overwritten")
+        {
             state.saved_frame &= at + i64::from(access.bytes) <= RECORD || at >= RECORD + 8;
             state.saved_return &= at + i64::from(access.bytes) <= RECORD + 8;
         }

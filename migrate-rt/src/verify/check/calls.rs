@@ -68,6 +68,7 @@ impl Context<'_> {
                 };
                 return self.copied(self.arch.arguments.minus(kept), state, log);
             }
+            Passed::Missing if lacks!("verify::passes::missing") => return,
             Passed::Missing => {
                 let detail = "the IR of the function has no such call";
                 return log.find(Kind::Convention, detail);
@@ -83,6 +84,7 @@ impl Context<'_> {
             for place in places {
                 match place {
                     Place::Lanes(lanes) => self.meant(lanes, state, log),
+                    Place::Stack(..) if lacks!("verify::passes::stack") => {}
                     Place::Stack(at, bytes) => self.on_stack(sp + at, bytes, state, log),
                 }
             }
@@ -102,10 +104,11 @@ impl Context<'_> {
             match place {
                 Place::Lanes(lanes) => self.meant(lanes, state, log),
                 // They are where the caller has put its own.
-                Place::Stack(at, _) if state.passed => log.find(
-                    Kind::IncomingArgument,
-                    format!("argument at CFA+{at} is handed on, behind a site"),
-                ),
+                Place::Stack(at, _) if state.passed && !lacks!("verify::passes-on::stack") => log
+                    .find(
+                        Kind::IncomingArgument,
+                        format!("argument at CFA+{at} is handed on, behind a site"),
+                    ),
                 Place::Stack(..) => {}
             }
         }
@@ -144,7 +147,10 @@ impl Context<'_> {
                 Owner::Vector(r) => Lanes::vector(r, 16),
                 Owner::Flags => continue,
             };
-            let of_it = lanes.and(register);
+            let of_it = match lacks!("verify::meant::first-byte") {
+                true => lanes.and(first_bytes()),
+                false => lanes.and(register),
+            };
             if !of_it.and(state.fresh.or(state.carried)).is_empty() {
                 self.present(of_it, state, log);
             }
@@ -153,6 +159,10 @@ impl Context<'_> {
 
     /// Bytes of the native stack that the callee takes for an argument.
     fn on_stack(&self, at: i64, bytes: u16, state: &State, log: &mut Log) {
+        let bytes = match lacks!("verify::on-stack::first-byte") {
+            true => 1,
+            false => bytes,
+        };
         let end = at + i64::from(bytes);
         log.slot_loads += 1;
         if let Some(first) = (at..end).find(|b| !state.whole.has(*b)) {
@@ -176,8 +186,15 @@ impl Context<'_> {
         let bytes = (0..GENERAL as u8).map(|r| Lanes::general(r, 1));
         let low = bytes.fold(Lanes::vectors(0..32, 4), Lanes::or);
         let carried = lanes.and(low).and(before.carried);
-        if !carried.is_empty() {
+        if !carried.is_empty() && !lacks!("verify::copied") {
             self.present(carried, before, log);
         }
     }
+}
+
+/// The lowest byte of each register.
+fn first_bytes() -> Lanes {
+    let general = (0..GENERAL as u8).map(|r| Lanes::general(r, 1));
+    let vectors = (0..32).map(|r| Lanes::vector(r, 1));
+    general.chain(vectors).fold(Lanes::NONE, Lanes::or)
 }

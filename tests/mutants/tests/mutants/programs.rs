@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use dyad_mutants::Test;
 use serde_json::Value;
 
-/// Crates whose tests catch mutants.
+/// The build side of programs: its mutants are in a build of their own, so that no tool has them.
+const BUILD_SIDE: &str = "migrate-rt";
+/// Crates of the kernel whose tests catch mutants.
 pub const CRATES: [&str; 9] = [
     "captbl",
     "coherence",
@@ -53,25 +55,44 @@ type Programs = BTreeMap<(String, String), PathBuf>;
 pub fn programs() -> Result<&'static Programs, String> {
     static PROGRAMS: OnceLock<Result<Programs, String>> = OnceLock::new();
     let built = PROGRAMS.get_or_init(|| {
-        let mut cargo = cargo();
-        cargo.args([
-            "test",
-            "--no-run",
-            "--message-format=json-render-diagnostics",
-        ]);
-        let output = cargo
-            .output()
-            .map_err(|e| format!("cannot start cargo: {e}"))?;
-        if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-        }
-        let messages = String::from_utf8_lossy(&output.stdout);
-        let values = messages
-            .lines()
-            .filter_map(|l| serde_json::from_str::<Value>(l).ok());
-        Ok(values.filter_map(|v| program(&v)).collect())
+        let of_the_kernel = |krate: &str| CRATES.contains(&krate);
+        let mut programs = build(&[], &of_the_kernel)?;
+        let own = ["--package", BUILD_SIDE, "--features", "mutants"];
+        programs.extend(build(&own, &|krate| krate == BUILD_SIDE)?);
+        Ok(programs)
     });
     built.as_ref().map_err(Clone::clone)
+}
+
+/// The test programs of some crates, among those that cargo builds with these arguments.
+fn build(arguments: &[&str], is_wanted: &dyn Fn(&str) -> bool) -> Result<Programs, String> {
+    let mut cargo = cargo();
+    cargo.args([
+        "test",
+        "--no-run",
+        "--message-format=json-render-diagnostics",
+    ]);
+    let output = cargo
+        .args(arguments)
+        .output()
+        .map_err(|e| format!("cannot start cargo: {e}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let values = messages
+        .lines()
+        .filter_map(|l| serde_json::from_str::<Value>(l).ok());
+    let programs = values.filter_map(|v| program(&v));
+    Ok(programs.filter(|p| is_wanted(&p.0.0)).collect())
+}
+
+/// The directory of a crate.
+pub fn directory(krate: &str) -> PathBuf {
+    match krate {
+        BUILD_SIDE => root().join(krate),
+        _ => root().join("kernel").join(krate),
+    }
 }
 
 fn program(message: &Value) -> Option<((String, String), PathBuf)> {
@@ -79,7 +100,7 @@ fn program(message: &Value) -> Option<((String, String), PathBuf)> {
     let target = &message["target"];
     let crate_dir = Path::new(message["manifest_path"].as_str()?).parent()?;
     let krate = crate_dir.file_name()?.to_str()?.to_string();
-    if !crate_dir.parent()?.ends_with("kernel") || !CRATES.contains(&krate.as_str()) {
+    if crate_dir.canonicalize().ok()? != directory(&krate).canonicalize().ok()? {
         return None;
     }
     let is_test = target["kind"][0] == "test";
@@ -100,7 +121,7 @@ fn command(test: Test) -> Result<Command, String> {
         .ok_or_else(|| format!("{test}: no such program"))?;
     let mut command = Command::new(exe);
     command
-        .current_dir(root().join("kernel").join(test.krate))
+        .current_dir(directory(test.krate))
         .env_remove(dyad_tier::VARIABLE)
         .env_remove("DYAD_MUTANT")
         .env("PROPTEST_RNG_SEED", "1")

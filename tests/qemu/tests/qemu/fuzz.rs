@@ -1,15 +1,18 @@
-//! Random programs, on the host, on each ISA without moving, and moving at every Nth point: all print the same.
+//! Random programs (`dyad-fuzz`), on the host, on each ISA without a move, and moving at every Nth point from each: all print the
+//! same.
 //!
-//! The tier `long` plays 10,000 programs, `full` 40; `DYAD_SEED` is the seed of the first.
-
-mod write;
+//! The tier `long` plays 10,000 programs, `full` 200. `DYAD_SEED` is the seed of the first one, `DYAD_FUZZ` is how many there
+//! are. A difference names the program and the command that plays it alone; if it is then still there, smaller
+//! programs of the same seed are tried, and the smallest one that differs is kept.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_abi::Isa::{Aarch64, X86_64};
+use dyad_fuzz::{Batch, Size};
 use dyad_launcher::config::{RunConfig, Work};
 use dyad_launcher::paths;
 use dyad_tier::{Tiers, size};
@@ -18,123 +21,146 @@ use libtest_mimic::{Failed, Trial};
 use crate::{console, times};
 
 /// Programs that are built as one.
-const BATCH: u64 = 20;
-/// Ways that each goes, beside that on the other ISA without a move: how many points lie between two moves; 0: it does not move.
-const WAYS: [u64; 4] = [0, 1, 3, 17];
-
-const HOST: &str = "extern crate alloc;\nfn point() {}\nfn main() {\n";
-const OTHER: &str = r#"#![no_std]
-#![no_main]
-extern crate alloc;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use dyad::prelude::thread::*;
-static EVERY: AtomicU64 = AtomicU64::new(0);
-static POINTS: AtomicU64 = AtomicU64::new(0);
-static MOVES: AtomicU64 = AtomicU64::new(0);
-#[inline(always)]
-fn point() {
-    let points = POINTS.fetch_add(1, Relaxed) + 1;
-    let every = EVERY.load(Relaxed);
-    if every != 0 && points.is_multiple_of(every) {
-        go();
-    }
-}
-#[inline(never)]
-fn go() {
-    match dyad::thread::migrate(isa().other()) {
-        Ok(()) => drop(MOVES.fetch_add(1, Relaxed)),
-        Err(e) => panic!("no move: {e:?}"),
-    }
-}
-#[dyad::main]
-fn main() -> Result<()> {
-"#;
+const BATCH: u64 = 50;
+/// Ways that each goes: unmoved on both ISAs, moving from both.
+const WAYS: [&str; 4] = ["unmoved", "away", "home", "other"];
+const NAME: &str = "fuzz::random_programs_print_the_same_wherever_they_run";
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
-    vec![times::test(
-        Tiers::FULL.and(Tiers::LONG),
-        "fuzz::random_programs_print_the_same_wherever_they_run",
-        play,
-    )]
+    let tiers = Tiers::FULL.and(Tiers::LONG);
+    vec![times::test(tiers, NAME, play)]
+}
+
+/// A number from the environment.
+fn number(name: &str, otherwise: u64) -> Result<u64, Failed> {
+    match std::env::var(name) {
+        Ok(text) => Ok(text
+            .parse()
+            .map_err(|e| format!("{name} cannot be {text:?}: {e}"))?),
+        Err(_) => Ok(otherwise),
+    }
 }
 
 fn play() -> Result<(), Failed> {
-    let first = match std::env::var("DYAD_SEED") {
-        Ok(seed) => seed.parse()?,
-        Err(_) => 1,
-    };
-    let batches = size(2, 2, 10_000 / BATCH);
+    let first = number("DYAD_SEED", 1)?;
+    let count = number("DYAD_FUZZ", size(200, 200, 10_000))?;
+    let seeds: Vec<u64> = (first..first.saturating_add(count)).collect();
     let mut moves = 0;
-    for batch in 0..batches {
-        let seeds: Vec<u64> = (0..BATCH).map(|i| first + batch * BATCH + i).collect();
-        moves +=
-            one(&seeds, batch % 2 == 1).map_err(|e| format!("seeds from {}: {e}", seeds[0]))?;
+    for (n, seeds) in seeds.chunks(BATCH as usize).enumerate() {
+        match one(seeds, Size::default(), n % 2 == 1) {
+            Ok(made) => moves += made,
+            Err(difference) => return Err(shrunk(seeds, difference, n % 2 == 1).into()),
+        }
     }
-    println!("{} programs, {moves} moves", batches * BATCH);
+    println!("{count} programs, {moves} moves");
     // Programs that do not move show nothing.
-    match moves > 100 * batches {
+    match moves >= 4 * count {
         true => Ok(()),
-        false => Err(format!("{moves} moves only").into()),
+        false => Err(format!("{moves} moves only, of {count} programs").into()),
+    }
+}
+
+/// What went wrong with a batch.
+struct Difference {
+    /// The program, if it is one.
+    seed: Option<u64>,
+    what: String,
+    dir: PathBuf,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\nthe program is in {}", self.what, self.dir.display())
+    }
+}
+
+/// Says what went wrong, with the smallest program that shows it.
+fn shrunk(seeds: &[u64], all: Difference, turned: bool) -> String {
+    let Some(seed) = all.seed.or_else(|| culprit(seeds, turned)) else {
+        let (first, count) = (seeds[0], seeds.len());
+        return format!(
+            "{all}\nno program shows it alone; repeat with DYAD_SEED={first} DYAD_FUZZ={count} DYAD_TIER=full cargo test -p dyad-qemu-tests --test qemu -- {NAME}"
+        );
+    };
+    let full = Size::default();
+    let mut smallest = (full, all);
+    for functions in 1..=full.functions {
+        for statements in 1..=full.statements {
+            let size = Size {
+                functions,
+                statements,
+            };
+            if let Err(difference) = one(&[seed], size, turned) {
+                smallest = (size, difference);
+                return told(seed, &smallest);
+            }
+        }
+    }
+    told(seed, &smallest)
+}
+
+fn told(seed: u64, (size, difference): &(Size, Difference)) -> String {
+    format!(
+        "{difference}\nseed {seed}, {size:?}; repeat with DYAD_SEED={seed} DYAD_FUZZ=1 DYAD_TIER=full cargo test -p dyad-qemu-tests --test qemu -- {NAME}"
+    )
+}
+
+/// A program of a batch that goes wrong by itself.
+fn culprit(seeds: &[u64], turned: bool) -> Option<u64> {
+    let alone = |seed: &u64| one(&[*seed], Size::default(), turned).is_err();
+    match seeds {
+        [] => None,
+        [seed] => alone(seed).then_some(*seed),
+        _ => {
+            let (left, right) = seeds.split_at(seeds.len() / 2);
+            let half = match one(left, Size::default(), turned) {
+                Err(_) => left,
+                Ok(_) => right,
+            };
+            culprit(half, turned)
+        }
     }
 }
 
 /// Plays programs; says how often they have moved.
-fn one(seeds: &[u64], turned: bool) -> Result<u64, String> {
+fn one(seeds: &[u64], size: Size, turned: bool) -> Result<u64, Difference> {
     // A program is built once per directory.
     let all = paths::target_dir().join("tmp/fuzz");
-    let _ = std::fs::remove_dir_all(&all);
-    let dir = all.join(format!("from-{}", seeds[0]));
-    let modules: String = seeds
-        .iter()
-        .map(|seed| format!("mod p{seed} {{\n{}}}\n", write::program(*seed)))
-        .collect();
-    let common = format!(
-        "{}pub fn acc_seen(a: u64, b: u64) {{ if a != b {{ panic!(\"a capture has changed\"); }} }}\n{modules}",
-        write::COMMON
-    );
-    let io = |e: std::io::Error| e.to_string();
-    std::fs::create_dir_all(dir.join("src")).map_err(io)?;
-    let calls = |way: &str| -> String {
-        let one = |seed: &u64| {
-            format!("    println!(\"fuzz {way} {seed} {{:016x}}\", p{seed}::run());\n")
-        };
-        seeds.iter().map(one).collect()
+    let n = seeds.len();
+    let dir = all.join(format!(
+        "{}-{n}-{}-{}",
+        seeds[0], size.functions, size.statements
+    ));
+    let played = match std::fs::remove_dir_all(&all) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err((None, e.to_string())),
+        _ => write_and_play(&dir, seeds, size, turned),
     };
-    let unused = "#![allow(unused, clippy::all)]\n";
-    let host = format!("{unused}{HOST}{}}}\n{common}", calls("host"));
-    std::fs::write(dir.join("host.rs"), host).map_err(io)?;
-    let ways: String = WAYS
-        .iter()
-        .map(|way| {
-            format!(
-                "    EVERY.store({way}, Relaxed);\n    POINTS.store(0, Relaxed);\n{}",
-                calls(&way.to_string())
-            )
-        })
-        .collect();
-    let away = format!("    EVERY.store(0, Relaxed);\n    go();\n{}", calls("away"));
-    let end = "    println!(\"fuzz moves {}\", MOVES.load(Relaxed));\n    Ok(())\n}\n";
-    let main = format!("{unused}{OTHER}{ways}{away}{end}{common}");
-    std::fs::write(dir.join("src/main.rs"), main).map_err(io)?;
-    let dyad = paths::workspace_root().join("userland/dyad");
-    let manifest = format!(
-        "[package]\nname = \"fuzz\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[[bin]]\nname = \"fuzz\"\npath = \"src/main.rs\"\n\
-         test = false\nbench = false\n\n[dependencies]\ndyad = {{ path = {:?} }}\n\n[workspace]\n",
-        dyad.display().to_string()
-    );
-    std::fs::write(dir.join("Cargo.toml"), manifest).map_err(io)?;
-    let expected = on_host(&dir)?;
+    played.map_err(|(seed, what)| Difference { seed, what, dir })
+}
+
+type Wrong = (Option<u64>, String);
+
+fn write_and_play(dir: &Path, seeds: &[u64], size: Size, turned: bool) -> Result<u64, Wrong> {
+    let batch = Batch::new(seeds, size);
+    let files = || -> std::io::Result<()> {
+        std::fs::create_dir_all(dir.join("src"))?;
+        std::fs::write(dir.join("host.rs"), batch.host())?;
+        std::fs::write(dir.join("src/main.rs"), batch.pair())?;
+        let dyad = paths::workspace_root().join("userland/dyad");
+        std::fs::write(dir.join("Cargo.toml"), Batch::manifest(&dyad))
+    };
+    files().map_err(|e| (None, e.to_string()))?;
+    let expected = on_host(dir).map_err(|e| (None, e))?;
     if expected.len() != seeds.len() {
-        return Err(format!("the host printed {expected:?}"));
+        return Err((None, format!("the host printed {expected:?}")));
     }
-    let nodes: [Isa; 2] = if turned {
-        [Aarch64, X86_64]
-    } else {
-        [X86_64, Aarch64]
+    let nodes = match turned {
+        true => vec![Aarch64, X86_64],
+        false => vec![X86_64, Aarch64],
     };
     let config = RunConfig {
-        nodes: nodes.to_vec(),
+        nodes,
         work: Work::App {
             app: dir.display().to_string(),
             args: String::new(),
@@ -143,34 +169,37 @@ fn one(seeds: &[u64], turned: bool) -> Result<u64, String> {
         ..RunConfig::default()
     };
     let (report, text) = console::run(&config);
-    if let Some(why) = report.failure() {
-        return Err(format!("{why}\n{text}"));
-    }
-    let mut seen = 0;
-    let mut moves = None;
+    let (mut seen, mut moves) = (0, 0);
     for line in text.lines().filter_map(|l| Some(l.split_once("] ")?.1)) {
-        match line.split(' ').collect::<Vec<_>>()[..] {
-            ["fuzz", "moves", count] => moves = count.parse().ok(),
-            ["fuzz", way, seed, hash] => {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["moved", _, _, _, count] => moves += count.parse::<u64>().unwrap_or(0),
+            ["fuzz", way, seed, ref hashes @ ..] => {
                 seen += 1;
-                if expected.get(seed).map(String::as_str) != Some(hash) {
-                    return Err(format!(
-                        "seed {seed}, moving at every {way}. point: {hash} instead of {:?}",
-                        expected.get(seed)
-                    ));
+                let seed = seed.parse().unwrap_or(0);
+                let expected = expected.get(&seed).map(String::as_str).unwrap_or_default();
+                let found = hashes.join(" ");
+                if found != expected {
+                    let what = format!("seed {seed}, {way}:\n  {found} instead of\n  {expected}");
+                    return Err((Some(seed), what));
                 }
             }
             _ => {}
         }
     }
-    match moves {
-        Some(moves) if seen == seeds.len() * (WAYS.len() + 1) => Ok(moves),
-        _ => Err(format!("{seen} results\n{text}")),
+    if let Some(why) = report.failure() {
+        // The first program that has not printed all is the one that ran.
+        let seed = seeds.get(seen / WAYS.len()).copied().filter(|_| seen > 0);
+        return Err((seed, format!("{why}\n{text}")));
+    }
+    match seen == seeds.len() * WAYS.len() {
+        true => Ok(moves),
+        false => Err((None, format!("{seen} results\n{text}"))),
     }
 }
 
 /// What programs print on the host, by seed.
-fn on_host(dir: &Path) -> Result<BTreeMap<String, String>, String> {
+fn on_host(dir: &Path) -> Result<BTreeMap<u64, String>, String> {
     let run = |command: &mut Command| {
         let output = command
             .current_dir(dir)
@@ -182,18 +211,11 @@ fn on_host(dir: &Path) -> Result<BTreeMap<String, String>, String> {
         }
     };
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    run(Command::new(rustc).args([
-        "--edition",
-        "2024",
-        "-Copt-level=1",
-        "-o",
-        "host",
-        "host.rs",
-    ]))?;
+    run(Command::new(rustc).args(["--edition", "2024", "-o", "host", "host.rs"]))?;
     let printed = run(&mut Command::new(dir.join("host")))?;
-    let line = |l: &str| match l.split(' ').collect::<Vec<_>>()[..] {
-        ["fuzz", "host", seed, hash] => Some((seed.to_owned(), hash.to_owned())),
-        _ => None,
+    let line = |l: &str| {
+        let (seed, hashes) = l.strip_prefix("fuzz host ")?.split_once(' ')?;
+        Some((seed.parse().ok()?, hashes.to_owned()))
     };
     Ok(printed.lines().filter_map(line).collect())
 }
