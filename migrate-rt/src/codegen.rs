@@ -38,6 +38,10 @@ pub fn flags(isa: Isa) -> impl Iterator<Item = &'static str> {
     let own: &[&str] = match isa {
         Isa::X86_64 => &[
             "-mcpu=x86-64",
+            // Without LZCNT it is BSR, whose result is what the destination held before if the source is zero. The
+            // back end leaves the destination undefined where it knows that the source is not, which nobody can
+            // see in the machine code.
+            "-mattr=+lzcnt",
             "--code-model=small",
             "-no-x86-call-frame-opt",
         ],

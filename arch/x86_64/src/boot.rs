@@ -190,6 +190,7 @@ fn check_features() {
         ("SMEP", more.ebx >> 7),
         ("SMAP", more.ebx >> 20),
         ("UMIP", more.ecx >> 2),
+        ("LZCNT", extended.ecx >> 5),
         ("no-execute pages", extended.edx >> 20),
         ("1 GiB pages", extended.edx >> 26),
     ];

@@ -148,13 +148,19 @@ fn shift<M: Memory>(c: &mut Context<'_, M>, size: u32) -> Result<(), Stop> {
     Ok(())
 }
 
-/// BSF, BSR and TZCNT. A compiler for the baseline uses TZCNT, which older processors take for BSF,
-/// where both have the same result.
+/// BSF, BSR, TZCNT and LZCNT. A compiler for the baseline uses TZCNT, which older processors take for BSF,
+/// where both have the same result. Kernels demand LZCNT of their CPUs.
 fn scan<M: Memory>(c: &mut Context<'_, M>, size: u32) -> Result<(), Stop> {
     let a = c.rm(size)?;
     let zeros = a.trailing_zeros().min(8 * size);
     match (c.i.opcode, c.i.repeat) {
         (0xbc, Repeat::F3) => {
+            c.set_reg(c.i.reg(), size, zeros.into());
+            let flags = u64::from(a == 0) | u64::from(zeros == 0) << 6;
+            c.set_flags(CF | ZF, flags);
+        }
+        (_, Repeat::F3) => {
+            let zeros = (a.leading_zeros() + 8 * size).saturating_sub(u64::BITS);
             c.set_reg(c.i.reg(), size, zeros.into());
             let flags = u64::from(a == 0) | u64::from(zeros == 0) << 6;
             c.set_flags(CF | ZF, flags);

@@ -105,7 +105,7 @@ pub const INTEGER: &[Form] = &[
     undefined(OF | SF | AF | PF, kind(Kind::BitNumber, form("locked bts btr btc", &[&[0xf0, 0x0f, 0xab], &[0xf0, 0x0f, 0xb3], &[0xf0, 0x0f, 0xbb]], All, Memory, I::None))),
     undefined(OF | SF | AF | PF, form("bt bts btr btc by a constant", &[&[0x0f, 0xba]], All, Group(&[4, 5, 6, 7]), I::B1)),
     undefined(OF | SF | AF | PF | CF, form("bsf bsr", &[&[0x0f, 0xbc], &[0x0f, 0xbd]], All, Both, I::None)),
-    undefined(OF | SF | AF | PF, form("tzcnt", &[&[0xf3, 0x0f, 0xbc]], Wide, Both, I::None)),
+    undefined(OF | SF | AF | PF, form("tzcnt lzcnt", &[&[0xf3, 0x0f, 0xbc], &[0xf3, 0x0f, 0xbd]], Wide, Both, I::None)),
     form("bswap", &[&[0x0f, 0xc8]], Wide, InOpcode, I::None),
     kind(Kind::Compare, form("cmpxchg, bytes", &[&[0x0f, 0xb0]], One, Memory, I::None)),
     kind(Kind::Compare, form("cmpxchg", &[&[0x0f, 0xb1]], All, Memory, I::None)),

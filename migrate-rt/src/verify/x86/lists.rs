@@ -3,7 +3,7 @@
 use iced_x86::Mnemonic;
 
 /// Instructions whose operands' accesses, as the decoder knows them, say everything.
-pub(super) const ORDINARY: [Mnemonic; 37] = [
+pub(super) const ORDINARY: [Mnemonic; 38] = [
     Mnemonic::Adc,
     Mnemonic::Add,
     Mnemonic::And,
@@ -15,6 +15,7 @@ pub(super) const ORDINARY: [Mnemonic; 37] = [
     Mnemonic::Dec,
     Mnemonic::Imul,
     Mnemonic::Inc,
+    Mnemonic::Lzcnt,
     Mnemonic::Movnti,
     Mnemonic::Movsx,
     Mnemonic::Movsxd,
