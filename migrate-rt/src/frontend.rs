@@ -5,19 +5,19 @@
 //! command line, where they beat manifests, configuration files and the environment, so crates
 //! outside of this workspace are built in the same way.
 //!
-//! The compiler brings all crates into one module only if it also optimises and links; what it keeps on
-//! the way (`save-temps`) is the module that goes in. Its own optimisation is not used
-//! ([`optimise`](crate::optimise)). The link has no other purpose, and leaves undefined what the per-ISA stubs define later; but its result is the
-//! file that cargo puts in a known place on every call, so it tells which of the IR files of
-//! earlier calls belongs to this one.
+//! The compiler makes bitcode of each crate, and the linker gets it ([`inputs`]): neither link-time optimisation nor code
+//! generation of the front end's target is done, as nobody would use the result ([`optimise`](crate::optimise)).
 
+mod inputs;
 mod oversize;
 
 pub use oversize::Oversize;
 
+use self::inputs::Inputs;
 use crate::files::{self, FileError};
 use crate::process::{ToolError, ToolErrorKind, run};
 use crate::toolchain::{FRONT_TARGET, Toolchain, clean_command};
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ const PROFILE: &str = "user";
 /// What the profile must be, whatever manifests say.
 const PROFILE_SETTINGS: [(&str, &str); 7] = [
     ("inherits", "\"release\""),
-    ("lto", "\"fat\""),
+    ("lto", "false"),
     ("codegen-units", "1"),
     ("panic", "\"abort\""),
     ("incremental", "false"),
@@ -40,8 +40,8 @@ const PROFILE_SETTINGS: [(&str, &str); 7] = [
 const RUSTFLAGS: [&str; 4] = [
     "-Csymbol-mangling-version=v0",
     "-Crelocation-model=static",
-    "-Clink-arg=--entry=_dyad_start",
-    "-Clink-arg=--unresolved-symbols=ignore-all",
+    "-Clinker-plugin-lto",
+    "-Clinker-flavor=ld.lld",
 ];
 
 /// What to compile.
@@ -208,11 +208,15 @@ pub fn check_name(name: &str) -> Result<(), FrontendError> {
     Ok(())
 }
 
-fn cargo(tools: &Toolchain, source: &Source<'_>) -> std::process::Command {
+fn cargo(tools: &Toolchain, source: &Source<'_>, linker: &Path) -> std::process::Command {
+    let mut flags: Vec<OsString> = RUSTFLAGS.into_iter().map(OsString::from).collect();
+    let mut flag = OsString::from("-Clinker=");
+    flag.push(linker);
+    flags.push(flag);
     let mut command = clean_command(&tools.cargo, source.workspace_root);
     command
         .env("RUSTC", &tools.rustc)
-        .env("CARGO_ENCODED_RUSTFLAGS", RUSTFLAGS.join("\x1f"))
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join(OsStr::new("\x1f")))
         .env("CARGO_TERM_PROGRESS_WHEN", "never")
         .env("CARGO_TERM_COLOR", "never")
         .args(["rustc", "--profile", PROFILE, "--target", FRONT_TARGET])
@@ -229,7 +233,6 @@ fn cargo(tools: &Toolchain, source: &Source<'_>) -> std::process::Command {
     if !source.features.is_empty() {
         command.arg("--features").arg(source.features.join(","));
     }
-    command.args(["--", "-Csave-temps"]);
     command
 }
 
@@ -243,37 +246,6 @@ fn same_file(a: &Path, b: &Path) -> bool {
     }
     // Where hard links do not work cargo copies.
     ma.len() == mb.len() && std::fs::read(a).is_ok_and(|a| std::fs::read(b).is_ok_and(|b| a == b))
-}
-
-/// What the name of the file with the module before link-time optimisation ends with.
-const MODULE: &str = ".lto.after-restriction.bc";
-
-/// The bitcode file that was written together with the program that cargo has just put in place. Other files that
-/// the compiler has kept are removed: they are larger than the module.
-fn find_ir(source: &Source<'_>) -> Option<PathBuf> {
-    let dir = source.target_dir.join(FRONT_TARGET).join(PROFILE);
-    let program = dir.join(source.bin);
-    let prefix = format!("{}-", source.bin.replace('-', "_"));
-    let files: Vec<(String, PathBuf)> = std::fs::read_dir(dir.join("deps"))
-        .ok()?
-        .filter_map(|e| Some(e.ok()?.path()))
-        .filter_map(|p| Some((p.file_name()?.to_str()?.to_owned(), p)))
-        .filter(|(name, _)| name.starts_with(&prefix))
-        .collect();
-    let (name, _) = files
-        .iter()
-        .find(|(name, path)| !name.contains('.') && same_file(path, &program))?;
-    let kept = format!("{name}.");
-    let of_program = || {
-        let parts = files.iter().filter(|(n, _)| n.starts_with(&kept));
-        parts.filter(|(n, _)| n.contains(".rcgu."))
-    };
-    for (_, path) in of_program().filter(|(n, _)| !n.ends_with(MODULE)) {
-        let _ = std::fs::remove_file(path);
-    }
-    let time = |p: &PathBuf| std::fs::metadata(p).and_then(|m| m.modified()).ok();
-    let modules = of_program().filter(|(n, _)| n.ends_with(MODULE));
-    modules.map(|(_, p)| p.clone()).max_by_key(time)
 }
 
 /// Compiles a program, or finds that nothing has changed. Lines that cargo and the compiler print
@@ -296,18 +268,16 @@ pub fn compile(
             _ => FrontendError::Cargo(e),
         })
     };
-    build(&mut cargo(tools, source))?;
-    let path = match find_ir(source) {
-        Some(path) => path,
+    let linker = inputs::script(source.target_dir).map_err(FrontendError::File)?;
+    build(&mut cargo(tools, source, &linker))?;
+    let dir = source.target_dir.join(FRONT_TARGET).join(PROFILE);
+    let program = dir.join(source.bin);
+    let inputs = match Inputs::of(&program) {
+        Some(inputs) => inputs,
         None => {
-            // Cargo does not know that the IR belongs to its outputs, so if somebody has deleted
-            // it the unit has to look changed: remove the program itself.
-            let deps = source
-                .target_dir
-                .join(FRONT_TARGET)
-                .join(PROFILE)
-                .join("deps");
-            let program = deps.parent().unwrap_or(&deps).join(source.bin);
+            // Cargo does not know of the kept objects, so if somebody has deleted
+            // them the unit has to look changed: remove the program itself.
+            let deps = dir.join("deps");
             for e in std::fs::read_dir(&deps).into_iter().flatten().flatten() {
                 if same_file(&e.path(), &program) {
                     std::fs::remove_file(e.path()).map_err(|error| {
@@ -315,12 +285,13 @@ pub fn compile(
                     })?;
                 }
             }
-            build(&mut cargo(tools, source))?;
-            find_ir(source).ok_or_else(|| FrontendError::NoIr {
+            build(&mut cargo(tools, source, &linker))?;
+            Inputs::of(&program).ok_or_else(|| FrontendError::NoIr {
                 bin: source.bin.to_owned(),
             })?
         }
     };
+    let path = inputs.link(tools)?;
     let bytes = files::read(&path).map_err(FrontendError::File)?;
     Ok(PreLto { path, bytes })
 }

@@ -30,6 +30,8 @@ pub struct Toolchain {
     pub llc: PathBuf,
     /// The IR optimiser.
     pub opt: PathBuf,
+    /// The linker of IR modules.
+    pub link: PathBuf,
     /// The linker.
     pub lld: PathBuf,
     /// Libraries of compiler builtins, in link order, by ISA index.
@@ -197,6 +199,7 @@ impl Toolchain {
             rustc,
             llc: tool("llc")?,
             opt: tool("opt")?,
+            link: tool("llvm-link")?,
             lld: tool("rust-lld")?,
             builtins: [
                 // The hard-float library has no memory functions, the soft-float one has.
