@@ -450,3 +450,17 @@ fn names_that_the_pass_makes_are_not_those_of_the_program() {
     );
     assert!(spine.functions.iter().any(|f| f == "work"));
 }
+
+/// A value without a size of which the address is taken lives in the frame, even if nothing else does.
+#[test]
+fn a_variable_without_a_size_has_an_address() {
+    let spine = made(
+        "nothing",
+        &module(
+            "define internal void @work(i64 %n) {\nstart:\n  %nothing = alloca {}, align 1\n\
+             call void @dyad_migrate_point()\n  %a = ptrtoint ptr %nothing to i64\n\
+             %b = call i64 @plain(i64 %a)\n  ret void\n}",
+        ),
+    );
+    assert!(spine.functions.iter().any(|f| f == "work"));
+}

@@ -207,3 +207,59 @@ fn bitcode(object: &[u8]) -> Option<&[u8]> {
         .find(|s| elf.shdr_strtab.get_at(s.sh_name) == Some(".llvmbc"))?;
     object.get(section.file_range()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn the_list_names_what_a_linker_would_get() {
+        let dir = std::env::temp_dir().join(format!("dyad-inputs-{}", std::process::id()));
+        files::fresh_dir(&dir).unwrap();
+        let path = script(&dir).unwrap();
+        assert_eq!(script(&dir).unwrap(), path);
+        let program = dir.join("a program");
+        assert!(Inputs::of(&program).is_none());
+        for object in [EXPORTS, "of it.o"] {
+            files::write(&dir.join(object), object.as_bytes()).unwrap();
+        }
+        let link = |objects: &[&str]| {
+            let status = Command::new(&path)
+                .args(["-flavor", "gnu"])
+                .args(objects.iter().map(|o| dir.join(o)))
+                .args(["-Bstatic", "/libs/libone-1.rlib", "-o"])
+                .arg(&program)
+                .args(["/libs/libtwo-2.rlib", "-O1"])
+                .status();
+            status.unwrap().success()
+        };
+        assert!(link(&[EXPORTS, "of it.o"]));
+        let inputs = Inputs::of(&program).unwrap();
+        let libraries = ["/libs/libone-1.rlib", "/libs/libtwo-2.rlib"].map(PathBuf::from);
+        assert_eq!(inputs.libraries, libraries);
+        let kept = |name: &str| std::fs::read(inputs.kept.join(name)).ok();
+        assert_eq!(kept("of it.o").as_deref(), Some(&b"of it.o"[..]));
+        // A later link leaves nothing of an earlier one, and one that fails is no program.
+        assert!(link(&[EXPORTS]));
+        assert_eq!(kept("of it.o"), None);
+        assert!(!link(&["not there.o"]));
+        assert!(Inputs::of(&program).is_none());
+        // Files of other versions are not read.
+        files::write(&program, b"inputs of a link, 0\n/\n").unwrap();
+        assert!(Inputs::of(&program).is_none());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn bitcode_is_found_by_itself_only() {
+        assert_eq!(
+            bitcode(b"BC\xc0\xde and more"),
+            Some(&b"BC\xc0\xde and more"[..])
+        );
+        assert_eq!(bitcode(b"\x7fELF"), None);
+        assert_eq!(members(b"!<arch>\n"), Vec::<&[u8]>::new());
+        assert_eq!(members(b"no library"), Vec::<&[u8]>::new());
+        assert_eq!(exported(b""), Vec::<String>::new());
+    }
+}

@@ -64,7 +64,8 @@ pub(super) fn build(
     for (name, v) in placed {
         size = size.next_multiple_of(v.align);
         offsets.insert(name.clone(), size);
-        size = size.saturating_add(v.size);
+        // A variable without a size has an address, too, and so needs a frame.
+        size = size.saturating_add(v.size.max(1));
     }
     size = size
         .checked_next_multiple_of(DATA_ALIGN)
