@@ -21,7 +21,7 @@ pub(super) struct NewArgs {
     /// Make it in this directory instead of userland/apps, as a workspace of its own
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// Make a program of async tasks, which move where they wait [default]
+    /// Make a program of async tasks, which move where they wait; this is the default
     #[arg(long)]
     task: bool,
     /// Make a program of plain threads, which move anywhere
