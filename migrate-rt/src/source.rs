@@ -46,6 +46,81 @@ impl Source {
     }
 }
 
+/// Where a function comes from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// The program, or a package beside it.
+    Own {
+        /// The crate.
+        name: String,
+    },
+    /// A package that cargo has fetched.
+    Fetched {
+        /// The package.
+        name: String,
+        /// Its version.
+        version: String,
+    },
+    /// The standard library.
+    Standard,
+    /// The runtime of programs.
+    Runtime,
+}
+
+impl Origin {
+    /// Of a function by its demangled name, with what is known of lines in it. Lines can be of other crates, because
+    /// functions of these are inlined.
+    pub fn of<'a>(function: &str, lines: impl IntoIterator<Item = &'a Source>) -> Origin {
+        let path = function.trim_start_matches(['<', '&', '*']);
+        let end = path.find(|c: char| !c.is_alphanumeric() && c != '_');
+        let name = &path[..end.unwrap_or(path.len())];
+        if matches!(name, "core" | "alloc" | "std") {
+            return Origin::Standard;
+        }
+        let mut is_own = true;
+        for line in lines {
+            let package = line.package();
+            if let Some((package, version)) = package.filter(|(n, _)| n.replace('-', "_") == name) {
+                return Origin::Fetched {
+                    name: package.to_owned(),
+                    version: version.to_owned(),
+                };
+            }
+            is_own &= line.is_own() || package.is_some();
+        }
+        let is_runtime = name == "dyad" || name.starts_with("dyad_");
+        match is_runtime && !is_own {
+            true => Origin::Runtime,
+            false => Origin::Own {
+                name: name.to_owned(),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Own { name } => write!(f, "crate {name}"),
+            Origin::Fetched { name, version } => write!(f, "crate {name} {version}"),
+            Origin::Standard => f.write_str("the standard library"),
+            Origin::Runtime => f.write_str("the runtime of programs"),
+        }
+    }
+}
+
+impl Source {
+    /// Name and version of the package from the registry that the file is of.
+    fn package(&self) -> Option<(&str, &str)> {
+        let (_, path) = self.file.split_once("/registry/src/")?;
+        let package = path.split('/').nth(1)?;
+        // The version is behind the first dash before a digit.
+        let is_number = |at: usize| package[at + 1..].starts_with(|c: char| c.is_ascii_digit());
+        let (at, _) = package.match_indices('-').find(|(at, _)| is_number(*at))?;
+        Some((&package[..at], &package[at + 1..]))
+    }
+}
+
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
@@ -90,6 +165,39 @@ impl fmt::Display for Place {
             Some(own) => write!(f, ", used at {own}"),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod origins {
+    use super::*;
+
+    #[test]
+    fn functions_are_of_the_crate_that_their_path_begins_with() {
+        let line = |file: &str| Source {
+            file: file.to_owned(),
+            line: 1,
+        };
+        let own = line("src/main.rs");
+        let far = line("/h/.cargo/registry/src/index-1a/regex-automata-0.4.9/src/dfa.rs");
+        let rust = line("/rustc/5980/library/core/src/num/uint_macros.rs");
+        let said = |function: &str, lines: &[&Source]| {
+            Origin::of(function, lines.iter().copied()).to_string()
+        };
+        assert_eq!(
+            said("<regex_automata::dfa::Dfa>::next", &[&rust, &far]),
+            "crate regex-automata 0.4.9"
+        );
+        assert_eq!(said("app::f", &[&far, &rust, &own]), "crate app");
+        assert_eq!(
+            said("<alloc::vec::Vec<app::T>>::push", &[&own]),
+            "the standard library"
+        );
+        assert_eq!(said("app::f", &[]), "crate app");
+        assert_eq!(
+            said("dyad_rt::spine::run", &[&line("userland/rt/src/spine.rs")]),
+            "the runtime of programs"
+        );
     }
 }
 

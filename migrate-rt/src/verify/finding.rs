@@ -194,9 +194,9 @@ impl Finding {
     }
 }
 
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {:?} in {}", self.isa, self.kind, self.function)?;
+impl Finding {
+    /// All but the function, in a line.
+    pub(super) fn place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.va != 0 {
             write!(f, " at {:#x}", self.va)?;
         }
@@ -209,27 +209,15 @@ impl fmt::Display for Finding {
         if !self.detail.is_empty() {
             write!(f, ": {}", self.detail)?;
         }
-        let (meaning, remedy) = (self.kind.meaning(), self.remedy());
-        write!(f, "\n    {meaning}\n    do: {remedy}")
-    }
-}
-
-/// Everything because of which a program's threads cannot migrate. Never empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VerifyError(pub Vec<Finding>);
-
-impl fmt::Display for VerifyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 8;
-        f.write_str("threads of the program cannot migrate:")?;
-        for finding in self.0.iter().take(SHOWN) {
-            write!(f, "\n  {finding}")?;
-        }
-        if self.0.len() > SHOWN {
-            write!(f, "\n  and {} more", self.0.len() - SHOWN)?;
-        }
         Ok(())
     }
 }
 
-impl std::error::Error for VerifyError {}
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?} in {}", self.isa, self.kind, self.function)?;
+        self.place(f)?;
+        let (meaning, remedy) = (self.kind.meaning(), self.remedy());
+        write!(f, "\n    {meaning}\n    do: {remedy}")
+    }
+}

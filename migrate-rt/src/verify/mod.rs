@@ -21,13 +21,15 @@ mod insn;
 mod lanes;
 mod listing;
 mod liveness;
+mod report;
 mod spine;
 mod state;
 mod x86;
 
 pub use abi::{Conventions, Signature};
-pub use finding::{Finding, Kind, VerifyError};
+pub use finding::{Finding, Kind};
 pub use listing::{Listed, listing};
+pub use report::VerifyError;
 pub use spine::{SiteAt, SpineInfo, same_sites};
 
 use crate::source::{Place, Source};
