@@ -1,7 +1,10 @@
 //! The threads of init, and its process service.
 
+#![allow(unsafe_code)]
+
+use core::cell::UnsafeCell;
 use core::fmt;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK, name};
 use dyad_abi::service::{process, program, slot, thread_id, thread_of_id};
@@ -10,8 +13,8 @@ use dyad_abi::user::{
     Stack,
 };
 use dyad_abi::{Error, Isa, NodeId, Result};
-use dyad_rt::Lock;
 use dyad_services::ending::Ending;
+use dyad_services::keeper::Keeper;
 use dyad_services::rt::{self, Call};
 use dyad_services::text::Text;
 use dyad_sys::cap::{Cap, Thread};
@@ -23,10 +26,20 @@ use crate::system::{Guest, SERVE, System};
 use crate::threads;
 use crate::wardens;
 
-/// What the first thread has built, and the warden that leads looks after and takes down.
-static SYSTEM: Lock<Option<System>> = Lock::new(None);
-/// The life of the node on which a thread has taken [`SYSTEM`] that has not given it back; 0: there is none.
-static TAKEN_ON: AtomicU64 = AtomicU64::new(0);
+/// What the first thread builds, and the warden that leads looks after and takes down.
+struct Records(UnsafeCell<Option<System>>);
+
+// SAFETY: 1. The first thread alone accesses the records until it has stored BUILT; afterwards only the holder of
+// KEEPER does.
+unsafe impl Sync for Records {}
+
+static SYSTEM: Records = Records(UnsafeCell::new(None));
+/// Whether the first thread has built the system.
+static BUILT: AtomicBool = AtomicBool::new(false);
+/// The warden that has the records: a [`Who`].
+static KEEPER: Keeper = Keeper::new();
+/// Whether the holder of the records is making a change that no other thread could complete.
+static CHANGING: AtomicBool = AtomicBool::new(false);
 
 dyad_services::entry!(start, invoked);
 
@@ -69,10 +82,9 @@ fn begin() -> ! {
     let going = built.and_then(|mut system| {
         // Schedulers run from here on, and the warden of this node as soon as this one has ended.
         system.set_going()?;
-        let mut books = SYSTEM.lock();
-        TAKEN_ON.store(life_here(), Ordering::Relaxed);
-        *books = Some(system);
-        TAKEN_ON.store(0, Ordering::Relaxed);
+        // SAFETY: 1. No other thread accesses the records before BUILT is true.
+        unsafe { *SYSTEM.0.get() = Some(system) };
+        BUILT.store(true, Ordering::Release);
         Ok(())
     });
     if let Err(trouble) = going {
@@ -85,37 +97,40 @@ fn begin() -> ! {
     shut_down(EXIT_BOOT)
 }
 
-/// Does something with the system that has been built. `None`: it is not built yet, or another thread has it.
-pub fn with_system<T>(f: impl FnOnce(&mut System) -> T) -> Option<T> {
-    let mut books = SYSTEM.try_lock()?;
-    TAKEN_ON.store(life_here(), Ordering::Relaxed);
-    let done = books.as_mut().map(f);
-    TAKEN_ON.store(0, Ordering::Relaxed);
+/// Does something with the system that has been built, for the warden of a node. `None`: the system is not built yet,
+/// or another warden has the records.
+///
+/// A warden that was lost with its node while it had the records is succeeded, unless it was [changing](changing) them:
+/// then the run ends.
+pub fn with_system<T>(node: NodeId, f: impl FnOnce(&mut System) -> T) -> Option<T> {
+    if !BUILT.load(Ordering::Acquire) {
+        return None;
+    }
+    let me = Who::warden(node)?;
+    let (turn, _) = KEEPER
+        .succeed(me.name(), |other| Who::of(other).goes_on())
+        .ok()?;
+    if CHANGING.load(Ordering::Acquire) {
+        records_lost();
+    }
+    // SAFETY: 1. It is this thread's turn, and of a holder that has ended nothing is run any more.
+    let done = unsafe { &mut *SYSTEM.0.get() }.as_mut().map(f);
+    drop(turn);
     done
 }
 
-/// The life of the node that this runs on.
-fn life_here() -> u64 {
-    let node = here();
-    let state = rt::hardware(node).node_state(node);
-    state.map_or(0, |now| wardens::name(node, now.incarnation))
-}
-
-/// Whether the node has died on which the books were taken: the thread that has them may be lost, or may
-/// continue on another node and give them back.
-pub fn books_may_be_lost() -> bool {
-    let life = TAKEN_ON.load(Ordering::Relaxed);
-    let node = NodeId::new((life & 0xff).wrapping_sub(1));
-    node.is_some_and(|node| !wardens::lives(node, (life >> 32) as u32))
+/// Makes a change of the records, or of the system beside them, that no other thread could complete or repeat.
+pub fn changing<T>(change: impl FnOnce() -> T) -> T {
+    CHANGING.store(true, Ordering::Release);
+    let done = change();
+    CHANGING.store(false, Ordering::Release);
+    done
 }
 
 /// Ends the run if the first thread was lost before it had built the system.
 pub fn start_failed() {
-    let Some(system) = SYSTEM.try_lock() else {
-        return;
-    };
     let first = rt::info().map_or(0, |i| i.system.nodes[HOME.index()].incarnation);
-    if system.is_none() && !wardens::lives(HOME, first) {
+    if !BUILT.load(Ordering::Acquire) && !wardens::lives(HOME, first) {
         let why = format_args!("node {HOME} has died while it was starting the system");
         say(why);
         check(name::INIT, false, why);
@@ -123,8 +138,7 @@ pub fn start_failed() {
     }
 }
 
-/// Ends the run, because a thread of init was lost with its node while it had the records of the system: they may be
-/// half changed.
+/// Ends the run, because a thread of init was lost with its node while it was changing the records of the system.
 pub fn records_lost() -> ! {
     let why = format_args!(
         "a thread of init was lost with its node while it was changing the records of the system"
@@ -167,9 +181,8 @@ fn take_down(system: &System, guest: &Guest, name: &str) -> bool {
 pub fn threads_ended(system: &mut System) -> bool {
     if let Some(beside) = &system.beside
         && has_ended(beside, system.deaths)
-        && let Some(guest) = system.beside.take()
     {
-        beside_ended(system, guest);
+        changing(|| beside_ended(system));
     }
     has_ended(&system.guest, system.deaths)
 }
@@ -180,7 +193,10 @@ fn has_ended(guest: &Guest, deaths: u32) -> bool {
         .is_ok_and(|g| g.look_for_lost((guest.program.number, guest.name), deaths))
 }
 
-fn beside_ended(system: &mut System, guest: Guest) {
+fn beside_ended(system: &mut System) {
+    let Some(guest) = system.beside.take() else {
+        return;
+    };
     let ending = ending_of(&guest);
     say(format_args!("program {:?} {ending}", guest.name));
     take_down(system, &guest, name::BESIDE);
@@ -188,12 +204,14 @@ fn beside_ended(system: &mut System, guest: Guest) {
 
 /// The program has ended: takes it down, and ends the run. A program beside it ends with the run.
 pub fn ended(system: &System) -> ! {
-    let ended = report_end(system);
-    let returned = take_down(system, &system.guest, name::FRAMES);
-    shut_down(if ended && returned {
-        EXIT_OK
-    } else {
-        EXIT_FAILED
+    changing(|| {
+        let ended = report_end(system);
+        let returned = take_down(system, &system.guest, name::FRAMES);
+        shut_down(if ended && returned {
+            EXIT_OK
+        } else {
+            EXIT_FAILED
+        })
     })
 }
 

@@ -25,8 +25,7 @@ use dyad_sys::cap::{Cap, NodeState, Send, Thread, Until};
 use crate::ask;
 use crate::evict;
 use crate::service::{
-    books_may_be_lost, ended, is_over, records_lost, say, shut_down, start_failed, threads_ended,
-    with_system,
+    ended, is_over, records_lost, say, shut_down, start_failed, threads_ended, with_system,
 };
 use crate::system::{ENDED_LINE, ENDPOINT};
 
@@ -39,10 +38,8 @@ pub const WARDEN_LINE: u64 = 2;
 /// How often a leader looks again at what it could not do, or once nodes have died at what may have
 /// been lost with them.
 const LOOK_NS: u64 = 100_000_000;
-/// How often the leader may look in vain for the books of its predecessor.
+/// How often the leader may look in vain for the records that another warden has.
 const PATIENCE: u32 = 50;
-/// How often it may do so when the node on which they were taken has died.
-const PATIENCE_WITH_THE_DEAD: u32 = 10;
 
 /// How often a check must find that the program has ended before that is accepted.
 const OVER: u32 = 3;
@@ -192,7 +189,7 @@ pub fn serve(node: NodeId) -> ! {
             let asked = rt::hardware(node).attach_irq(ASKED, known(&LEADER_ASKED));
             quiet &= asked.is_ok();
             ask::attend();
-            let looked = with_system(|system| {
+            let looked = with_system(node, |system| {
                 // First, because a program may have ended by a death.
                 let all_well = system.look_after_nodes();
                 crate::emulate::show_wanted(system);
@@ -219,11 +216,7 @@ pub fn serve(node: NodeId) -> ! {
                     quiet = false;
                 }
             }
-            let patience = match books_may_be_lost() {
-                true => PATIENCE_WITH_THE_DEAD,
-                false => PATIENCE,
-            };
-            if in_vain > patience {
+            if in_vain > PATIENCE {
                 records_lost();
             }
         }

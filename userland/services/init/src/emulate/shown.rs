@@ -23,6 +23,7 @@ use dyad_abi::service::program;
 use dyad_abi::{Error, Result};
 use dyad_sys::cap::{Cap, Component, Receive};
 
+use crate::service::changing;
 use crate::system::System;
 use crate::threads::GUESTS;
 use crate::wardens;
@@ -105,7 +106,7 @@ pub fn look(system: &mut System) {
         if slot.state.load(Ordering::Acquire) != WANTED {
             continue;
         }
-        let state = match system.show(number) {
+        let state = match changing(|| system.show(number)) {
             Ok(parts) => {
                 // SAFETY: 1. Nobody reads them in this state, and there is one leader.
                 unsafe { *slot.parts.get() = Some(parts) };

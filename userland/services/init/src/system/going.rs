@@ -32,7 +32,7 @@ impl System {
     }
 
     /// Looks which nodes have died, and starts what belongs to those that have come back. `false`:
-    /// something is to be done later, or may have been lost.
+    /// something is to be done later, or may have been lost. Another leader may repeat each step.
     pub fn look_after_nodes(&mut self) -> bool {
         let mut all_well = true;
         for node in self.builder.nodes() {
@@ -42,8 +42,9 @@ impl System {
             }
             all_well = false;
             if !ended {
-                self.lives[node.index()].1 = true;
+                // In this order: a leader that succeeds this one may count the death again, but never leaves it out.
                 self.deaths += 1;
+                self.lives[node.index()].1 = true;
                 say(format_args!("node {node} has died"));
             }
             let Ok(now) = rt::hardware(node).node_state(node) else {
