@@ -14,12 +14,13 @@
 //! [`MOVES`] entries, not one more), and `rival.state` (none of its questions is refused).
 #![no_std]
 #![no_main]
-// The word that says what init may interpret; in one function.
+// The word that says what init may interpret, and the pages of the hoard; in one function each.
 #![deny(unsafe_code)]
 
 extern crate alloc;
 
 use core::hint::black_box;
+use core::ptr::NonNull;
 use core::time::Duration;
 
 use dyad::prelude::task::*;
@@ -128,8 +129,8 @@ fn reports() -> Result<()> {
 
 /// Takes everything. Does not come back.
 fn hoard() -> Result<()> {
-    // More than there are frames for; of this nothing is there yet.
-    let mut hoard: Vec<u8> = Vec::with_capacity(HOARD);
+    // More than there are frames for; of this nothing is there yet. Not from the heap, which would refuse it.
+    let hoard = sys::map_anon(HOARD as u64)?;
     let mut ranges = 0u64;
     // The pager's book has room for so many only.
     let refusal = loop {
@@ -149,10 +150,17 @@ fn hoard() -> Result<()> {
     }
     println!("rival: takes all memory");
     for page in 0..HOARD / PAGE {
-        hoard.resize((page + 1) * PAGE, 1);
-        black_box(&hoard);
+        touch(hoard, page);
     }
     Err(Error::msg("there is no end of memory"))
+}
+
+/// Touches a page of the hoard.
+#[allow(unsafe_code)]
+fn touch(hoard: NonNull<u8>, page: usize) {
+    assert!(page < HOARD / PAGE);
+    // SAFETY: 1. The hoard has so many pages. 2. Nothing else uses them.
+    unsafe { hoard.add(page * PAGE).write_volatile(1) };
 }
 
 /// Says that all threads of this program can be interpreted. They cannot: init is not to rely on it.

@@ -189,7 +189,7 @@ fn doomed(nodes: &[Isa]) -> Result<(), Failed> {
         (Kill::of(2), says("node 2 may die now")),
     ];
     let ended = kill::run_each(&dying(nodes, "--doomed 1"), kills);
-    for name in ["asks", "lands", "back", "lost"] {
+    for name in ["asks", "lands", "back", "waits", "lost"] {
         let name = format!("emulate-threads.doomed-{name}");
         if !ended.passed(&name) {
             return ended.because(format_args!("{nodes:?}: check {name} has not passed"));

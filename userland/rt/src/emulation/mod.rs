@@ -356,35 +356,45 @@ fn asked(n: u64) -> &'static AtomicU64 {
     unsafe { &*with_exposed_provenance(block as usize) }
 }
 
+/// The request word of a thread that is to go to a node.
+fn request_for(node: NodeId) -> u64 {
+    node.index() as u64 + 1
+}
+
+/// The node that the calling thread is on; `last` if the kernel does not say. If its last node died while the thread
+/// did not run, this is another node of that ISA.
+fn node_now(last: NodeId) -> NodeId {
+    dyad_sys::where_am_i().map_or(last, |w| w.node)
+}
+
 /// Interprets the thread on an ISA.
 fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
     let (Some(mut point), Ok(here)) = (point(n), dyad_sys::where_am_i()) else {
         dyad_sys::exit(101)
     };
-    let here = here.node;
     // SAFETY: 1. Init has put into the page what it has mapped.
     let mut memory = unsafe { Own::new(isa, page.windows()) };
     let mut guest = G::of(registers);
     let count = |word: &AtomicU64, more: u64| {
         word.store(word.load(Ordering::Relaxed) + more, Ordering::Relaxed);
     };
-    // Where it is to go; where it has been asked to go already, if it has.
-    let request = here.index() as u64 + 1;
     let exchange = |old, new| {
         let word = asked(n);
         word.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     };
-    let mut asks = point.is_asked && exchange(0, request);
     let mut arrived = Arrived {
         thread: n,
         from: page.origin(),
         isa,
-        here,
+        here: here.node,
         frame: 0,
         back: 0,
         to: None,
     };
+    // Where it is to go: where it has been asked to go already, if it has.
+    let mut request = request_for(arrived.here);
+    let mut asks = point.is_asked && exchange(0, request);
     let why = loop {
         let at = point.at.load(Ordering::Relaxed);
         let run = run_to(&mut guest, &mut memory, |pc| pc == at, BATCH);
@@ -406,23 +416,31 @@ fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
                 asks |= point.is_asked && exchange(0, request);
                 continue;
             }
-            End::Stop => match guest.frame_and_back(&mut memory) {
-                Ok([frame, back]) => {
-                    (arrived.frame, arrived.back) = (frame, back);
-                    match (point.land)(&arrived, Apart::default()) {
-                        Ok(going) => land(n, page, here, going),
-                        Err(_) => break refused::POINT,
-                    }
+            End::Stop => {
+                let now = node_now(arrived.here);
+                if now != arrived.here {
+                    arrived.here = now;
+                    let before = core::mem::replace(&mut request, request_for(now));
+                    asks = asks && exchange(before, request);
                 }
-                Err(_) => break refused::FAULT,
-            },
+                match guest.frame_and_back(&mut memory) {
+                    Ok([frame, back]) => {
+                        (arrived.frame, arrived.back) = (frame, back);
+                        match (point.land)(&arrived, Apart::default()) {
+                            Ok(going) => land(n, page, going),
+                            Err(_) => break refused::POINT,
+                        }
+                    }
+                    Err(_) => break refused::FAULT,
+                }
+            }
             End::SystemCall => {
                 // Frames of a thread that runs tasks are not laid out: it goes back, and is refused natively.
                 if point.is_asked
                     && let Some(left) = leaves(n, &guest, &mut memory, &arrived)
                     && let Ok(going) = (point.land)(&left, Apart::default())
                 {
-                    land(n, page, here, going)
+                    land(n, page, going)
                 }
                 if call(n, &mut guest) {
                     count(word_of!(page, calls), 1);
@@ -507,7 +525,7 @@ fn call(n: u64, guest: &mut impl Guest) -> bool {
 }
 
 /// Continues the thread natively: it has reached the point.
-fn land(n: u64, page: Mapped, here: NodeId, going: Going) -> ! {
+fn land(n: u64, page: Mapped, going: Going) -> ! {
     let landings = word_of!(page, landings);
     landings.store(landings.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     note_time(word_of!(page, landed_at));
@@ -519,6 +537,7 @@ fn land(n: u64, page: Mapped, here: NodeId, going: Going) -> ! {
         unsafe { own(n).jump(node, going.pc, going.stack, going.argument) }
     };
     let mut e = jump(going.node);
+    let here = node_now(going.node);
     if going.node != here {
         // It was to go further, and cannot: it stays, and may hear why.
         spine::set_outcome(e);
