@@ -40,7 +40,7 @@ fn go() {
 fn ask() {
     look();
     if due() {
-        let own = dyad::thread::current().number();
+        let own = dyad::thread::current();
         let other = dyad::system().ok().and_then(|s| s.partner(dyad::node()));
         let asked = other.map(|to| dyad::thread::request_migration(own, to).is_ok());
         if asked != Some(true) { panic!("no move can be asked for: {asked:?}"); }
