@@ -65,6 +65,10 @@ pub mod slot {
 
 /// Address of the info page, read-only, in every program.
 pub const INFO_BASE: u64 = 0x1_8000_0000;
+/// Address of the standard input of the run's program, read-only; [`Info::input_len`] bytes.
+pub const INPUT_BASE: u64 = 0x1_A000_0000;
+/// Most bytes of standard input.
+pub const MAX_INPUT: u64 = 1 << 20;
 /// Start of the text buffer that a program shares with the console: one page per thread.
 pub const CONSOLE_BUFFER: u64 = 0x1_9000_0000;
 /// Threads with a buffer page: all that a program can have.
@@ -122,8 +126,10 @@ pub struct Info {
     pub wall_ns: u64,
     /// Seed of the program's random numbers.
     pub random: u64,
+    /// Bytes of standard input, at [`INPUT_BASE`]; 0 for all programs but the run's.
+    pub input_len: u64,
     /// Reserved; zero.
-    pub reserved: [u64; 5],
+    pub reserved: [u64; 4],
     /// The system in its state at the start.
     pub system: SysInfo,
     /// The argument text, and the environment: `NAME=VALUE` texts, separated by tabs. UTF-8.
@@ -172,7 +178,7 @@ impl Grant {
     }
 }
 
-/// The archive: all programs of a run, `init` first.
+/// The archive: all programs of a run, `init` first, and the standard input of the run's program, if it has any.
 ///
 /// ```text
 /// 0    "DYADARCH"   u64
@@ -190,12 +196,15 @@ pub mod archive {
     /// Most entries.
     pub const MAX_ENTRIES: usize = 64;
 
+    /// Name of the entry that is no bundle: the standard input.
+    pub const INPUT: &str = "<input>";
+
     /// The bundle with this name; `None` if there is none or the archive is malformed.
     pub fn find<'a>(archive: &'a [u8], name: &str) -> Option<&'a [u8]> {
         entries(archive)?.find(|(n, _)| *n == name).map(|(_, b)| b)
     }
 
-    /// All bundles: name and bytes. Malformed entries end the list.
+    /// All entries: name and bytes. Malformed entries end the list.
     pub fn entries(archive: &[u8]) -> Option<impl Iterator<Item = (&str, &[u8])>> {
         let word = |at: usize| -> Option<u64> {
             Some(u64::from_le_bytes(
@@ -217,6 +226,11 @@ pub mod archive {
             let len = usize::try_from(word(at + 40)?).ok()?;
             Some((name, archive.get(offset..offset.checked_add(len)?)?))
         }))
+    }
+
+    /// The bundles: all entries but the standard input.
+    pub fn bundles(archive: &[u8]) -> Option<impl Iterator<Item = (&str, &[u8])>> {
+        Some(entries(archive)?.filter(|(name, _)| *name != INPUT))
     }
 }
 

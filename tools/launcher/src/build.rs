@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use dyad_abi::Isa;
+use dyad_abi::service::archive::INPUT;
 use migrate_rt::build::{AppRequest, BuiltApp, Progress as PipelineProgress};
 
 use crate::apps::{Program, Source};
@@ -248,17 +249,23 @@ pub fn services(progress: Progress<'_>) -> Result<Vec<Program>, Error> {
         .collect()
 }
 
-/// The archive of a run: init, the services, the program, and what runs beside it.
+/// The archive of a run: init, the services, the program, what runs beside it, and the program's standard input.
 ///
 /// # Errors
 ///
 /// If a program has the name of a service, or of the other one.
-pub fn archive(services: &[Program], programs: &[&Program]) -> Result<Vec<u8>, Error> {
+pub fn archive(
+    services: &[Program],
+    programs: &[&Program],
+    input: &[u8],
+) -> Result<Vec<u8>, Error> {
     let name = |p: &Program| apps::name(&p.bundle);
     let all = || services.iter().chain(programs.iter().copied());
     let names = all().map(name).collect::<Result<Vec<_>, _>>()?;
     let bundles = all().map(|p| p.bundle.as_slice());
-    let items: Vec<_> = names.iter().map(String::as_str).zip(bundles).collect();
+    let input = Some((INPUT, input)).filter(|(_, input)| !input.is_empty());
+    let items = names.iter().map(String::as_str).zip(bundles).chain(input);
+    let items: Vec<_> = items.collect();
     archive::pack(&items)
 }
 

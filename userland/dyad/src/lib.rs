@@ -25,6 +25,7 @@
 //! | [`sync`] | locks, barriers and channels between threads |
 //! | [`crossing`] | functions that run on one ISA only |
 //! | [`emulation`] | moving a thread while it computes |
+//! | [`math`] | floating-point functions: methods of `f64` and `f32` |
 //! | [`msg`] | messages between threads |
 //! | [`Instant`], [`SystemTime`] | fused time, the time of day |
 //! | [`mod@env`], [`random`] | environment of the program, random numbers |
@@ -34,6 +35,7 @@
 //! | [`sides`] | two nodes on which a task works in turn |
 //! | [`blocks`] | memory ownership of nodes |
 //! | [`console`] | `print!` and `println!` |
+//! | [`io`] | standard input |
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -50,6 +52,8 @@ pub mod env;
 pub mod error;
 mod executor;
 pub mod heap;
+pub mod io;
+pub mod math;
 mod migration;
 pub mod msg;
 mod plain;

@@ -27,9 +27,10 @@ mod threads;
 use std::boxed::Box;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::string::{String, ToString};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 use std::vec;
 use std::vec::Vec;
@@ -84,6 +85,7 @@ struct Program {
     /// program is never quite over here.
     info: &'static Info,
     text: u64,
+    input: OnceLock<&'static [u8]>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -118,6 +120,7 @@ impl Program {
             text: Box::leak(vec![0u64; BUFFER as usize / 8].into_boxed_slice())
                 .as_mut_ptr()
                 .expose_provenance() as u64,
+            input: OnceLock::new(),
             config,
             entry,
             begin: Instant::now(),
@@ -225,6 +228,7 @@ pub fn run(config: Config, entry: fn(u64) -> !) -> Outcome {
 pub fn main(entry: fn(u64) -> !) -> ! {
     let mut config = Config {
         args: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
+        input: None,
         echo: true,
         ..Config::default()
     };
@@ -293,6 +297,22 @@ pub fn local<T: 'static>(key: usize, init: fn() -> T) -> &'static T {
     // SAFETY: 1. The key is the address of a static of this type, so the value stored under it is
     // a leaked box of `T`. 2. Sides of a program take turns, ordered by the program's mutex.
     unsafe { &*(address as *const T) }
+}
+
+/// The standard input of the calling program.
+pub fn input() -> &'static [u8] {
+    let program = current();
+    program.input.get_or_init(|| {
+        let bytes = program.config.input.clone().unwrap_or_else(|| {
+            let mut bytes = Vec::new();
+            if let Err(e) = std::io::stdin().read_to_end(&mut bytes) {
+                std::eprintln!("cannot read standard input: {e}");
+                std::process::exit(1);
+            }
+            bytes
+        });
+        Vec::leak(bytes)
+    })
 }
 
 /// Number of the ISA that the calling thread is on.
@@ -559,7 +579,9 @@ fn info_of(config: &Config) -> Info {
         env_len: env.len() as u64,
         wall_ns: config.wall_ns,
         random: config.random,
-        reserved: [0; 5],
+        // It is not in a page here.
+        input_len: 0,
+        reserved: [0; 4],
         system,
         args,
     }

@@ -17,6 +17,8 @@ pub struct Config {
     pub wall_ns: u64,
     /// Seed of random numbers.
     pub random: u64,
+    /// Standard input; `None`: that of the host process, which is read when the program asks for it.
+    pub input: Option<Vec<u8>>,
     /// Copy the program's output to the host's standard output.
     pub echo: bool,
 }
@@ -29,6 +31,7 @@ impl Default for Config {
             env: Vec::new(),
             wall_ns: 0,
             random: 0,
+            input: Some(Vec::new()),
             echo: false,
         }
     }

@@ -5,6 +5,8 @@ use core::ptr::{NonNull, with_exposed_provenance, with_exposed_provenance_mut};
 use dyad_abi::clock::{KernelCounter, SimCounter};
 use dyad_abi::service::memory::Question;
 use dyad_abi::service::{INFO_MAGIC, Info, MAX_ARGS, pager, process, reply, slot};
+#[cfg(target_os = "none")]
+use dyad_abi::service::{INPUT_BASE, MAX_INPUT};
 use dyad_abi::user::{PAGE_SIZE, SysInfo, Where};
 use dyad_abi::{Error, Isa, NodeId, Result};
 
@@ -252,6 +254,27 @@ pub fn environment() -> Result<&'static str> {
 pub fn wall_and_seed() -> Result<(u64, u64)> {
     let info = info()?;
     Ok((info.wall_ns, info.random))
+}
+
+/// The standard input of the program.
+///
+/// # Errors
+///
+/// Those of [`info`]; `Corrupt` if it is longer than it can be.
+pub fn input() -> Result<&'static [u8]> {
+    #[cfg(not(target_os = "none"))]
+    return Ok(dyad_host::input());
+    #[cfg(target_os = "none")]
+    match info()?.input_len {
+        0 => Ok(&[]),
+        len if len > MAX_INPUT => Err(Error::Corrupt),
+        len => {
+            let start = with_exposed_provenance(INPUT_BASE as usize);
+            // SAFETY: 1. Init maps that many bytes there, read-only, from the program's start to its end. 2.
+            // They are in no other program, and nobody changes them.
+            Ok(unsafe { core::slice::from_raw_parts(start, len as usize) })
+        }
+    }
 }
 
 /// Copies the program's argument text into `buffer`, as much as fits. Returns its full length.

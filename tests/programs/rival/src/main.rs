@@ -9,12 +9,15 @@
 //! | `memory` | takes every range the pager gives, then touches memory until there is none; that ends it |
 //! | `moves` | asks for moves of its threads as late as it may, until init takes no more, and asks for others all the time; ends after [`LENGTH`] |
 //! | `state` | asks for the state of memory without a pause, from [`ASKERS`] threads on all nodes; ends after [`LENGTH`] |
+//! | `input` | looks for standard input: its own, then where that of the victim is; the second look ends it |
 //!
 //! It reports `rival.moves-end` (a move at a time that never comes is refused) and `rival.moves-full` (it gets
-//! [`MOVES`] entries, not one more), and `rival.state` (none of its questions is refused).
+//! [`MOVES`] entries, not one more), `rival.state` (none of its questions is refused) and `rival.input` (it has
+//! none).
 #![no_std]
 #![no_main]
-// The word that says what init may interpret, and the pages of the hoard; in one function each.
+// The word that says what init may interpret, the pages of the hoard, and what is another program's; in one function
+// each.
 #![deny(unsafe_code)]
 
 extern crate alloc;
@@ -23,10 +26,12 @@ use core::hint::black_box;
 use core::ptr::NonNull;
 use core::time::Duration;
 
+use dyad::io::stdin;
 use dyad::prelude::task::*;
 use dyad::{emulation, report, sys, thread};
 use dyad_abi::emulation::{Page, page, ready};
 use dyad_abi::record::name;
+use dyad_abi::service::INPUT_BASE;
 use dyad_abi::service::memory::Question;
 
 /// Length of a phase; even ones, counted by fused time, are fair.
@@ -171,6 +176,24 @@ fn pretend() {
     unsafe { core::ptr::with_exposed_provenance_mut::<u64>(word).write_volatile(ready::ALL) };
 }
 
+/// Reads where the standard input of programs is.
+#[allow(unsafe_code)]
+fn peek() -> Result<()> {
+    let mut own = Vec::new();
+    stdin().read_to_end(&mut own)?;
+    report::check(
+        "rival.input",
+        own.is_empty(),
+        format_args!("{} bytes", own.len()),
+    );
+    println!("rival: reads the input");
+    let input = core::ptr::with_exposed_provenance::<u8>(INPUT_BASE as usize);
+    // SAFETY: 1. Nothing is there, as this shows: the program ends here.
+    let byte = unsafe { input.read_volatile() };
+    println!("rival: has read {byte}");
+    Ok(())
+}
+
 /// Has all entries for moves that a program can have, for as long as it may.
 fn take_moves() -> Result<()> {
     let end = Instant::now() + LENGTH;
@@ -267,13 +290,14 @@ async fn main(args: Args) -> Result<()> {
     args.expect_options(&["--scene"])?;
     match args.one_of(
         "--scene",
-        &["console", "reports", "memory", "moves", "state"],
+        &["console", "reports", "memory", "moves", "state", "input"],
         "console",
     )? {
         "reports" => reports(),
         "memory" => hoard(),
         "moves" => take_moves(),
         "state" => ask_state(),
+        "input" => peek(),
         _ => flood(),
     }
 }

@@ -3,6 +3,8 @@
 //! | scene | what it does |
 //! |---|---|
 //! | `all` | long lines from threads of both nodes at once; environment, random numbers, time of day, lazy values and names of threads, before and after moves |
+//! | `math` | floating-point functions over many inputs, with moves in the middle |
+//! | `input` | standard input, from threads of both nodes |
 //! | `reserve` | allocations that fail: one that is larger than memory, and many until there is none left |
 //! | `exhaust` | memory until there is none left, in a vector |
 //! | `panic` | a thread with a name panics |
@@ -11,13 +13,17 @@
 
 extern crate alloc;
 
+mod math;
+
 use alloc::sync::Arc;
 
+use dyad::io::stdin;
 use dyad::prelude::thread::*;
 use dyad::sync::{Barrier, LazyLock};
 use dyad::thread::Builder;
 use dyad::{SystemTime, env, random, report};
 
+const SCENES: [&str; 6] = ["all", "math", "input", "reserve", "exhaust", "panic"];
 /// Characters of a long line.
 const LONG: usize = 3000;
 /// Long lines of each thread.
@@ -28,7 +34,9 @@ static GREETING: LazyLock<String> = LazyLock::new(|| format!("made on {}", isa()
 #[dyad::main]
 fn main(args: Args) -> Result<()> {
     args.expect_options(&["--scene"])?;
-    match args.one_of("--scene", &["all", "reserve", "exhaust", "panic"], "all")? {
+    match args.one_of("--scene", &SCENES, "all")? {
+        "math" => math(),
+        "input" => input(),
         "reserve" => reserve(),
         "exhaust" => exhaust(),
         "panic" => {
@@ -95,6 +103,50 @@ fn all() -> Result<()> {
     );
     println!("the variable is set: {is_set}");
     Ok(())
+}
+
+fn math() -> Result<()> {
+    let (mut moves, mut failed) = (0, 0);
+    let move_on = || match migrate(isa().other()) {
+        Ok(()) => moves += 1,
+        Err(_) => failed += 1,
+    };
+    math::digests(move_on, |name, digest| {
+        println!("math {name} {digest:016x}");
+    });
+    report::check(
+        "std-pieces.math",
+        moves >= 200 && failed == 0,
+        format_args!("{moves} moves, {failed} failed"),
+    );
+    Ok(())
+}
+
+/// The first line on one node, the second on another, then all lines by two threads at once.
+fn input() -> Result<()> {
+    let home = isa();
+    let mut line = String::new();
+    stdin().read_line(&mut line)?;
+    println!("input {:?} on {}", line, isa());
+    migrate(home.other())?;
+    line.clear();
+    stdin().read_line(&mut line)?;
+    println!("input {:?} on {}", line, isa());
+    migrate(home)?;
+    let sum = || stdin().lines().try_fold((0, 0), count);
+    let (here, there) = (node(), dyad::heap::on(home.other())?.node());
+    let workers = [spawn_on(here, sum)?, spawn_on(there, sum)?];
+    let mut all = (0, 0);
+    for worker in workers {
+        let (lines, sum) = worker.join()??;
+        all = (all.0 + lines, all.1 + sum);
+    }
+    println!("input {} numbers, {}", all.0, all.1);
+    Ok(())
+}
+
+fn count((lines, sum): (u64, u64), line: Result<String>) -> Result<(u64, u64)> {
+    Ok((lines + 1, sum + line?.parse::<u64>()?))
 }
 
 /// A vector of so many bytes, or an error; the bytes are written.

@@ -8,6 +8,7 @@
 //! | `memory` | asks for memory, uses it, gives it back | `victim.memory`: everything is granted, zero-filled, in time; `victim.refused`: what is too much is refused with the right error |
 //! | `moves` | has itself moved to the other ISA and back, wherever it is | `victim.moves`: every request is taken in time, and every move is made |
 //! | `state` | asks for the state of memory, and uses memory that it has not used before | `victim.state`: no question is refused, and no page takes too long |
+//! | `input` | reads its standard input | `victim.input`: it gets all of it |
 //!
 //! Of `console`, the rival attacks in every second phase of [`PHASE`], by fused time.
 #![no_std]
@@ -20,6 +21,7 @@ extern crate alloc;
 use core::hint::black_box;
 use core::time::Duration;
 
+use dyad::io::stdin;
 use dyad::prelude::task::*;
 use dyad::{emulation, report, sys};
 use dyad_abi::emulation::status;
@@ -237,18 +239,38 @@ async fn state() -> Result<()> {
     Ok(())
 }
 
+/// Reads numbers, one a line, before the rival looks for them and afterwards.
+async fn input() -> Result<()> {
+    let number = |line: Result<String>| Ok(line?.parse::<u64>()?);
+    let before: Vec<u64> = stdin()
+        .lines()
+        .take(10)
+        .map(number)
+        .collect::<Result<_>>()?;
+    sleep(BEFORE).await;
+    let after: Vec<u64> = stdin().lines().map(number).collect::<Result<_>>()?;
+    let numbers = before.iter().chain(&after).copied();
+    report::check(
+        "victim.input",
+        before.len() == 10 && after.len() >= 1000 && numbers.eq(0..10 + after.len() as u64),
+        format_args!("{} and {} numbers", before.len(), after.len()),
+    );
+    Ok(())
+}
+
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
     args.expect_options(&["--scene"])?;
     match args.one_of(
         "--scene",
-        &["console", "reports", "memory", "moves", "state"],
+        &["console", "reports", "memory", "moves", "state", "input"],
         "console",
     )? {
         "reports" => reports().await,
         "memory" => memory().await,
         "moves" => moves().await,
         "state" => state().await,
+        "input" => input().await,
         _ => console().await,
     }
 }

@@ -31,6 +31,7 @@ pub fn trials() -> Vec<Trial> {
         ("exhaustion_of_the_pager", memory),
         ("a_full_list_of_moves", moves),
         ("flood_of_questions_about_memory", state),
+        ("a_look_at_their_input", input),
     ];
     let orders = [
         ("", [X86_64, Aarch64]),
@@ -57,6 +58,7 @@ fn play(nodes: Vec<Isa>, scene: &str) -> Result<Played, Failed> {
             app: "victim".into(),
             args: format!("--scene {scene}"),
         },
+        input: numbers().into_bytes(),
         timeout: Some(Duration::from_secs(120)),
         test: TestOptions {
             beside: Some("rival".into()),
@@ -224,4 +226,21 @@ fn state(nodes: Vec<Isa>) -> Result<(), Failed> {
     let p = play(nodes, "state")?;
     p.passed("victim.state")?;
     p.comes_after("victim: has asked", "rival: asks for the state of memory")
+}
+
+/// Numbers, one a line, on more than one page.
+fn numbers() -> String {
+    (0..2000).map(|n| format!("{n}\n")).collect()
+}
+
+/// The rival has no input, and reading where that of the victim is ends it.
+fn input(nodes: Vec<Isa>) -> Result<(), Failed> {
+    let p = play(nodes, "input")?;
+    p.passed("victim.input")?;
+    p.rival_passed("rival.input")?;
+    p.comes_after("read of 0x1a0000000", "rival: reads the input")?;
+    match p.text.contains("rival: has read") {
+        false => Ok(()),
+        true => p.because("the rival has read the input"),
+    }
 }

@@ -4,13 +4,18 @@
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
-use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::config::{RunConfig, Sim, Work};
 use dyad_launcher::launch::RunReport;
+use dyad_launcher::sim::Setup;
+use dyad_sim_model::config::Order;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 
 use crate::console::{self, because};
 use crate::times;
+
+#[path = "../../../programs/std-pieces/src/math.rs"]
+mod math;
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
@@ -31,6 +36,25 @@ pub fn trials() -> Vec<Trial> {
                 [[X86_64, Aarch64], [Aarch64, X86_64]]
                     .into_iter()
                     .try_for_each(reserve)
+            },
+        ),
+        test(Tiers::FULL, "standard_input_is_read_on_both_nodes", || {
+            [[X86_64, Aarch64], [Aarch64, X86_64]]
+                .into_iter()
+                .try_for_each(input)
+        }),
+        test(
+            Tiers::FULL,
+            "standard_input_repeats_in_strict_order",
+            strict_input,
+        ),
+        test(
+            Tiers::FULL,
+            "floating_point_functions_have_the_bits_of_the_host",
+            || {
+                [[X86_64, Aarch64], [Aarch64, X86_64]]
+                    .into_iter()
+                    .try_for_each(functions)
             },
         ),
         test(Tiers::FULL, "out_of_memory_is_said", exhaust),
@@ -103,6 +127,74 @@ fn random() -> Result<(), Failed> {
         return Err(format!("{one:?}, {again:?}, {two:?}, {host:?}").into());
     }
     Ok(())
+}
+
+fn functions(nodes: [Isa; 2]) -> Result<(), Failed> {
+    let (_, text) = run(&config(nodes, "math"))?;
+    let found = text.lines().filter_map(|l| l.split_once("] math "));
+    let found: Vec<&str> = found.map(|(_, line)| line).collect();
+    let mut expected = Vec::new();
+    math::digests(|| (), |n, d| expected.push(format!("{n} {d:016x}")));
+    let wrong: Vec<_> = found
+        .iter()
+        .zip(&expected)
+        .filter(|(f, e)| *f != e)
+        .collect();
+    match found.len() == expected.len() && wrong.is_empty() {
+        true => Ok(()),
+        false => because(&text, format_args!("other than on the host: {wrong:?}")),
+    }
+}
+
+/// A run that reads what it is given: two lines of text, and numbers on several pages.
+fn reader(nodes: [Isa; 2]) -> RunConfig {
+    let numbers = (0..4000).map(|n| format!("{n}\n"));
+    let lines = ["one\n".into(), "\u{e4}\u{2028} two\n".into()].into_iter();
+    RunConfig {
+        input: lines.chain(numbers).collect::<String>().into_bytes(),
+        ..config(nodes, "input")
+    }
+}
+
+/// What the program says about its input.
+fn read(config: &RunConfig) -> Result<Vec<String>, Failed> {
+    let (_, text) = run(config)?;
+    let said = text.lines().filter_map(|l| l.split_once("] input "));
+    Ok(said.map(|(_, l)| l.to_owned()).collect())
+}
+
+fn input(nodes: [Isa; 2]) -> Result<(), Failed> {
+    let said = read(&reader(nodes))?;
+    let expected = [
+        format!("{:?} on {}", "one\n", nodes[0]),
+        format!("{:?} on {}", "\u{e4}\u{2028} two\n", nodes[1]),
+        format!("4000 numbers, {}", 3999 * 4000 / 2),
+    ];
+    match said == expected {
+        true => Ok(()),
+        false => Err(format!("{said:?} instead of {expected:?}").into()),
+    }
+}
+
+/// The whole console, with its times, is the same in two runs; with other input it is another.
+fn strict_input() -> Result<(), Failed> {
+    let strict = |input: &str| -> Result<Vec<String>, Failed> {
+        let mut config = reader([X86_64, Aarch64]);
+        config.input.extend(input.as_bytes());
+        config.sim = Sim::Count;
+        config.setup = Setup {
+            order: Order::Strict { seed: 5 },
+            ..Setup::default()
+        };
+        let (_, text) = run(&config)?;
+        let timed = text.lines().filter(|l| l.contains("] input "));
+        Ok(timed.map(str::to_owned).collect())
+    };
+    let (one, again, other) = (strict("1\n")?, strict("1\n")?, strict("2\n")?);
+    match one.len() == 3 && one == again && one != other {
+        true => Ok(()),
+        false => Err(format!("{one:?}, {again:?}, {other:?}").into()),
+    }
 }
 
 fn reserve(nodes: [Isa; 2]) -> Result<(), Failed> {

@@ -5,6 +5,7 @@
 //! precedence over another, and [`Settings::resolve`] checks what depends on several settings and gives a
 //! [`RunConfig`].
 
+mod input;
 mod settings;
 mod test;
 mod value;
@@ -96,6 +97,8 @@ pub struct RunConfig {
     pub work: Work,
     /// The environment of the program: `NAME=VALUE` texts.
     pub env: Vec<String>,
+    /// Standard input of the program, at most `MAX_INPUT` bytes.
+    pub input: Vec<u8>,
     /// Seed of the program's random numbers, with a wall clock that begins at a fixed time; `None`: both are
     /// of this computer.
     pub random_seed: Option<u64>,
@@ -145,6 +148,7 @@ impl Default for RunConfig {
                 args: String::new(),
             },
             env: Vec::new(),
+            input: Vec::new(),
             random_seed: None,
             grant: Grant::Nothing,
             timeout: Some(Duration::from_secs(DEFAULT_TIMEOUT)),

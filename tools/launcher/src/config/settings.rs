@@ -13,7 +13,7 @@ use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::{Map, Value};
 
 use super::value::{self, BlockSize, Named, Nodes, OrderName, PoolSize, Whole};
-use super::{DEFAULT_APP, RunConfig, Sim, Work};
+use super::{DEFAULT_APP, RunConfig, Sim, Work, input};
 use crate::error::Error;
 use crate::sim::{Layer, Profile, profile};
 use crate::{size, suggest};
@@ -76,6 +76,11 @@ pub struct Settings {
     #[arg(long, value_name = "NAME=VALUE", help_heading = PROGRAM)]
     #[serde(deserialize_with = "value::words")]
     pub env: Vec<String>,
+    /// Give the program the content of FILE as its standard input, or with `-` that of this command,
+    /// which is read to its end first; at most 1 MiB [default: empty]
+    #[arg(long, value_name = "FILE", help_heading = PROGRAM)]
+    #[serde(deserialize_with = "value::text")]
+    pub stdin: Option<String>,
     /// Seed of the program's random numbers, which also sets its wall clock to a fixed time, so that both
     /// repeat [default: of this computer; in strict order those of --seed]
     #[arg(long, value_name = "N", help_heading = PROGRAM)]
@@ -423,6 +428,9 @@ impl Settings {
             ));
         }
         c.env.clone_from(&self.env);
+        if let Some(file) = &self.stdin {
+            c.input = input::read(file)?;
+        }
         c.random_seed = match c.setup.order {
             Order::Strict { seed } => Some(self.random_seed.map_or(seed, |seed| seed.0)),
             Order::Parallel => self.random_seed.map(|seed| seed.0),

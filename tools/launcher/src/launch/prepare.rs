@@ -94,7 +94,7 @@ pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Er
             let programs: Vec<&_> = [program].into_iter().chain(&beside).collect();
             names.push(config.work_name().into());
             names.extend(config.test.beside.clone());
-            build::archive(&services, &programs)?
+            build::archive(&services, &programs, &config.input)?
         }
         None => Vec::new(),
     };

@@ -1,7 +1,7 @@
 //! The pieces of the standard library that programs expect: environment, time of day, random numbers, lazy
 //! values, arguments that nobody takes, and what threads are started with.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
@@ -9,6 +9,7 @@ use core::time::Duration;
 use dyad_host::{Config, Outcome};
 
 use super::{A, X};
+use crate::io::stdin;
 use crate::sync::LazyLock;
 use crate::{Result, SystemTime, env, random, rt, sys, thread};
 
@@ -49,6 +50,37 @@ fn arguments_of_a_program_that_takes_none_are_refused() {
         let expected = "error: unknown option \"--verbose\"; this program takes none\n";
         assert_eq!(outcome.output, expected);
     }
+}
+
+#[test]
+fn standard_input_is_read_from_one_position() {
+    async fn main() -> Result<()> {
+        let mut line = String::from("> ");
+        assert_eq!(stdin().read_line(&mut line)?, 4);
+        assert_eq!(line, "> one\n");
+        let mut some = [0; 3];
+        assert_eq!((stdin().read(&mut some)?, &some), (3, b"two"));
+        let lines: Vec<String> = stdin().lines().take(3).collect::<Result<_>>()?;
+        assert_eq!(lines, ["", "\u{e4}\r\r", ""]);
+        // What is no text is skipped up to the end of its line.
+        let e = stdin().read_line(&mut line).unwrap_err();
+        assert!(e.to_string().contains("not valid UTF-8"), "{e}");
+        assert_eq!(
+            (stdin().read_line(&mut line)?, line.as_str()),
+            (4, "> one\nlast")
+        );
+        assert_eq!(stdin().read_line(&mut line)?, 0);
+        assert_eq!(stdin().read(&mut some)?, 0);
+        let mut all = Vec::new();
+        assert_eq!(stdin().read_to_end(&mut all)?, 0);
+        Ok(())
+    }
+    let config = Config {
+        input: Some(b"one\ntwo\n\xc3\xa4\r\r\r\n\n\xff\nlast".to_vec()),
+        ..config()
+    };
+    let outcome = outcome_of!(config, main);
+    assert_eq!(outcome.code, 0, "{}", outcome.output);
 }
 
 #[test]

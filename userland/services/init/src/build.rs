@@ -7,8 +7,10 @@ use core::ptr::with_exposed_provenance;
 
 use dyad_abi::bundle::Bundle;
 use dyad_abi::cap::{HardwareOp, ObjectKind, ReceiveOp, Rights};
-use dyad_abi::service::{ARCHIVE_BASE, Grant, INFO_BASE, Info, archive, program, slot};
-use dyad_abi::user::MAX_PROGRAM_THREADS;
+use dyad_abi::service::{
+    ARCHIVE_BASE, Grant, INFO_BASE, INPUT_BASE, Info, MAX_INPUT, archive, program, slot,
+};
+use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE};
 use dyad_abi::{CpuId, Error, Isa, NodeId};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Receive};
@@ -81,14 +83,24 @@ impl Archive {
         }
     }
 
+    /// The standard input of the run's program; init looks at its length only.
+    fn input(self) -> Done<&'static [u8]> {
+        match archive::find(self.0, archive::INPUT) {
+            Some(input) if input.len() as u64 > MAX_INPUT => {
+                Err(Error::TooLarge).during("the standard input")
+            }
+            input => Ok(input.unwrap_or_default()),
+        }
+    }
+
     /// Whether there is a bundle at this place.
     pub fn has(self, n: usize) -> bool {
-        archive::entries(self.0).is_some_and(|mut all| all.nth(n).is_some())
+        archive::bundles(self.0).is_some_and(|mut all| all.nth(n).is_some())
     }
 
     /// The bundle at this place.
     pub fn at(self, n: usize) -> Done<Item> {
-        match archive::entries(self.0).and_then(|mut all| all.nth(n)) {
+        match archive::bundles(self.0).and_then(|mut all| all.nth(n)) {
             Some((name, bytes)) => Archive::item(name, bytes),
             None => Err(Error::NotFound).during("archive: the program"),
         }
@@ -158,7 +170,8 @@ impl Builder {
             Some(_) => INVOKED_SUPPLY,
             None => SERVICE_SUPPLY,
         };
-        self.any((number, needs), &item, [""; 2], Some(supply), rights)
+        let given = Given::default();
+        self.any((number, needs), &item, given, Some(supply), rights)
             .map_err(|t| t.of(name))
     }
 
@@ -171,17 +184,24 @@ impl Builder {
             Some(Grant::All) if number == program::FIRST => Rights::ALL,
             _ => Rights::NONE,
         };
-        self.any((number, &GUEST_NEEDS), item, [args, env], supply, |_| {
-            hardware
-        })
-        .map_err(|t| t.of(item.name))
+        let input = match number {
+            program::FIRST => self.archive.input().map_err(|t| t.of(item.name))?,
+            _ => &[],
+        };
+        let needs = Needs {
+            pages: GUEST_NEEDS.pages + (input.len() as u64).div_ceil(PAGE_SIZE),
+            ..GUEST_NEEDS
+        };
+        let given = Given { args, env, input };
+        self.any((number, &needs), item, given, supply, |_| hardware)
+            .map_err(|t| t.of(item.name))
     }
 
     fn any(
         &mut self,
         (number, needs): (u64, &Needs),
         item: &Item,
-        texts: [&str; 2],
+        given: Given<'_>,
         supply: Option<u64>,
         rights: impl Fn(NodeId) -> Rights,
     ) -> Done<Program> {
@@ -191,9 +211,11 @@ impl Builder {
         p.load(store, window, &item.bundle)?;
         let info = self.info;
         p.page(store, window, INFO_BASE, false, |page| {
-            write_info(page, info, texts);
+            write_info(page, info, given);
         })
         .during("info page")?;
+        p.pages(store, window, INPUT_BASE, given.input)
+            .during("the standard input")?;
         let common = HardwareOp::Now
             .right()
             .or(HardwareOp::Where.right())
@@ -230,8 +252,16 @@ impl Builder {
     }
 }
 
-/// Fills the info page of a program: as init's, but for the archive, arguments and environment.
-fn write_info(page: &mut [u8; 4096], info: &Info, [args, env]: [&str; 2]) {
+/// What a program is given to read.
+#[derive(Clone, Copy, Default)]
+struct Given<'a> {
+    args: &'a str,
+    env: &'a str,
+    input: &'a [u8],
+}
+
+/// Fills the info page of a program: as init's, but for the archive, and what it is given to read.
+fn write_info(page: &mut [u8; 4096], info: &Info, given: Given<'_>) {
     // SAFETY: 1. `Info` is a structure of integers without padding, as its size says. 2. The
     // reference lives longer than the slice.
     let bytes =
@@ -240,13 +270,15 @@ fn write_info(page: &mut [u8; 4096], info: &Info, [args, env]: [&str; 2]) {
     let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);
     put(offset_of!(Info, archive_len), &[0; 8]);
     put(offset_of!(Info, args), &[0; dyad_abi::service::MAX_ARGS]);
+    let Given { args, env, input } = given;
     put(offset_of!(Info, args), args.as_bytes());
     put(offset_of!(Info, args) + args.len(), env.as_bytes());
-    for (at, text) in [
-        (offset_of!(Info, args_len), args),
-        (offset_of!(Info, env_len), env),
+    for (at, len) in [
+        (offset_of!(Info, args_len), args.len()),
+        (offset_of!(Info, env_len), env.len()),
+        (offset_of!(Info, input_len), input.len()),
     ] {
-        put(at, &(text.len() as u64).to_le_bytes());
+        put(at, &(len as u64).to_le_bytes());
     }
 }
 

@@ -337,6 +337,29 @@ impl Program {
         self.shared_page(store, window, va, write, fill).map(drop)
     }
 
+    /// Maps pages in the program, read-only, with these bytes and zeros behind them. No bytes need no page.
+    pub fn pages(
+        &mut self,
+        store: &mut Store,
+        window: &mut Window,
+        va: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let len = (bytes.len() as u64).next_multiple_of(PAGE_SIZE);
+        self.space.add_region(va, len, RegionKind::Shared, false)?;
+        for (va, bytes) in (va..).step_by(PAGE).zip(bytes.chunks(PAGE)) {
+            let (frame, _) = store.user(HOME, &mut self.user, 1)?;
+            window.fill(store, (frame, 0), |page| {
+                page[..bytes.len()].copy_from_slice(bytes);
+            })?;
+            self.map(store, self.isas, va, (frame, 0), Access::Read)?;
+        }
+        Ok(())
+    }
+
     /// Maps a page in the program, and gives its frame for other programs to map.
     pub fn shared_page(
         &mut self,
