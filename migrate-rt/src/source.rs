@@ -1,9 +1,11 @@
 //! Places in the source, for messages: of instructions, by line tables, and of statics, which line tables
 //! do not have.
 
+mod groups;
 mod lines;
 mod symbols;
 
+pub(crate) use groups::{Group, by_function, findings, remedy_of_others};
 pub(crate) use lines::Lines;
 pub(crate) use symbols::Symbols;
 

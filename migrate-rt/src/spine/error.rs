@@ -4,9 +4,14 @@ use super::inst::Odd;
 use crate::files::FileError;
 use crate::llvm::Unreadable;
 use crate::process::ToolError;
-use crate::source::Place;
+use crate::source::{Group, Origin, Place, by_function, findings, remedy_of_others};
 use crate::verify::VerifyError;
 use std::fmt;
+
+/// Most functions that are shown.
+const FUNCTIONS: usize = 8;
+/// Most kinds of refusals that are shown of a function.
+const KINDS: usize = 3;
 
 /// Why a program's threads cannot be made to migrate.
 #[derive(Debug)]
@@ -162,16 +167,52 @@ impl fmt::Display for Refused {
     }
 }
 
-impl fmt::Display for Refusal {
+/// The refusals in one function.
+struct OfFunction<'a>(&'a Group<'a, Refusal>);
+
+impl fmt::Display for OfFunction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.function)?;
-        if self.function == super::ROOT {
-            f.write_str(", the main function with what is inlined into it")?;
+        let Group {
+            origin,
+            function,
+            found,
+        } = self.0;
+        write!(f, "{} in ", findings(found.len()))?;
+        match *function {
+            super::ROOT => {
+                f.write_str("the program, the main function with what is inlined into it")?;
+            }
+            _ => write!(f, "{origin}, function {function}")?,
         }
-        if let Some(source) = &self.source {
-            write!(f, " ({source})")?;
+        let is_own = matches!(origin, Origin::Own { .. }) || *function == super::ROOT;
+        let mut shown: Vec<(&Refused, Vec<&Refusal>)> = Vec::new();
+        for &refusal in found {
+            match shown.iter_mut().find(|(what, _)| **what == refusal.what) {
+                Some((_, all)) => all.push(refusal),
+                None => shown.push((&refusal.what, vec![refusal])),
+            }
         }
-        write!(f, ": {}\n    do: {}", self.what, self.what.remedy())
+        for (what, all) in shown.iter().take(KINDS) {
+            write!(f, "\n    {what}")?;
+            if let Some(place) = all.iter().find_map(|r| r.source.as_ref()) {
+                write!(f, " ({place})")?;
+            }
+            if all.len() > 1 {
+                write!(f, ", and {} more", all.len() - 1)?;
+            }
+            if is_own {
+                write!(f, "\n      do: {}", what.remedy())?;
+            }
+        }
+        if let Some(rest) = shown.get(KINDS..).filter(|rest| !rest.is_empty()) {
+            let others = rest.iter().map(|(_, all)| all.len()).sum();
+            write!(f, "\n    {} of other kinds", findings(others))?;
+        }
+        if is_own {
+            return Ok(());
+        }
+        let places = found.iter().filter_map(|r| r.source.as_ref());
+        write!(f, "\n    do: {}", remedy_of_others(places))
     }
 }
 
@@ -196,15 +237,17 @@ impl SpineError {
 
 impl fmt::Display for SpineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 8;
         match self {
             SpineError::Refused(all) => {
-                f.write_str("threads of the program cannot migrate:")?;
-                for refusal in all.iter().take(SHOWN) {
-                    write!(f, "\n  {refusal}")?;
+                let count = findings(all.len());
+                write!(f, "threads of the program cannot migrate: {count}")?;
+                let groups = by_function(all, |r| (&r.function, r.source.as_ref()));
+                for group in groups.iter().take(FUNCTIONS) {
+                    write!(f, "\n  {}", OfFunction(group))?;
                 }
-                if all.len() > SHOWN {
-                    write!(f, "\n  and {} more", all.len() - SHOWN)?;
+                if let Some(rest) = groups.get(FUNCTIONS..).filter(|rest| !rest.is_empty()) {
+                    let count = findings(rest.iter().map(|g| g.found.len()).sum());
+                    write!(f, "\n  and {count} in {} more functions", rest.len())?;
                 }
                 Ok(())
             }
@@ -242,5 +285,67 @@ impl From<FileError> for SpineError {
 impl From<ToolError> for SpineError {
     fn from(e: ToolError) -> SpineError {
         SpineError::Tool(e)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Source;
+
+    fn refusal(function: &str, what: Refused, file: &str, used_at: Option<&str>) -> Refusal {
+        let source = |file: &str| Source {
+            file: file.to_owned(),
+            line: 7,
+        };
+        Refusal {
+            function: function.to_owned(),
+            source: Some(Place {
+                at: source(file),
+                used_at: used_at.map(source),
+            }),
+            what,
+        }
+    }
+
+    #[test]
+    fn refusals_are_told_by_crate_and_function() {
+        let far = "/home/u/.cargo/registry/src/index-1a/memchr-2.7.4/src/memrchr.rs";
+        let foreign = |what| refusal("memchr::memrchr", what, far, Some("src/main.rs"));
+        let own = |n: usize| {
+            let function = format!("app::f{n}");
+            refusal(&function, Refused::DynamicSize, "src/main.rs", None)
+        };
+        let mut all = vec![
+            foreign(Refused::Assembly),
+            own(0),
+            foreign(Refused::Assembly),
+            foreign(Refused::Large(1 << 20)),
+        ];
+        all.extend((1..9).map(own));
+        let text = SpineError::Refused(all).to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[..2],
+            [
+                "threads of the program cannot migrate: 12 findings",
+                "  3 findings in crate memchr 2.7.4, function memchr::memrchr",
+            ]
+        );
+        assert!(lines[2].starts_with("    inline assembly in a function that may migrate (/home"));
+        assert!(lines[2].ends_with("used at src/main.rs:7), and 1 more"));
+        assert!(lines[3].starts_with("    local variables of a function that may migrate take"));
+        assert!(
+            lines[4].starts_with(
+                "    do: call it only where it reaches no migration point (from src/main.rs:7)"
+            ),
+            "{text}"
+        );
+        assert_eq!(lines[5], "  1 finding in crate app, function app::f0");
+        assert_eq!(
+            lines[7],
+            format!("      do: {}", Refused::DynamicSize.remedy())
+        );
+        assert_eq!(lines.last(), Some(&"  and 2 findings in 2 more functions"));
     }
 }

@@ -1,8 +1,8 @@
 //! What the verifier has found, for the program's author: by crate and function, with one thing to do for each.
 
 use super::finding::{Finding, Kind};
-use crate::source::{Origin, Source};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::source::{Group, Origin, by_function, findings, remedy_of_others};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Everything because of which a program's threads cannot migrate. Never empty.
@@ -15,61 +15,33 @@ const FUNCTIONS: usize = 8;
 const KINDS: usize = 3;
 
 /// The findings of one function, by what is wrong.
-struct Group<'a> {
-    origin: Origin,
-    function: &'a str,
+struct Kinds<'a> {
+    group: &'a Group<'a, Finding>,
     kinds: BTreeMap<Kind, Vec<&'a Finding>>,
 }
 
-impl<'a> Group<'a> {
-    /// The findings by function, in the order in which the first of each was found.
-    fn of_all(findings: &'a [Finding]) -> Vec<Group<'a>> {
-        let mut functions: Vec<(&'a str, Vec<&'a Finding>)> = Vec::new();
-        for finding in findings {
-            match functions.iter_mut().find(|(f, _)| *f == finding.function) {
-                Some((_, found)) => found.push(finding),
-                None => functions.push((&finding.function, vec![finding])),
-            }
+impl<'a> Kinds<'a> {
+    fn of(group: &'a Group<'a, Finding>) -> Kinds<'a> {
+        let mut kinds: BTreeMap<Kind, Vec<&'a Finding>> = BTreeMap::new();
+        for finding in &group.found {
+            kinds.entry(finding.kind).or_default().push(finding);
         }
-        let groups = functions.into_iter().map(|(function, found)| {
-            let lines = found.iter().filter_map(|f| Some(&f.source.as_ref()?.at));
-            let origin = Origin::of(function, lines);
-            let mut kinds: BTreeMap<Kind, Vec<&'a Finding>> = BTreeMap::new();
-            for finding in found {
-                kinds.entry(finding.kind).or_default().push(finding);
-            }
-            Group {
-                origin,
-                function,
-                kinds,
-            }
-        });
-        groups.collect()
-    }
-
-    fn count(&self) -> usize {
-        self.kinds.values().map(Vec::len).sum()
-    }
-
-    /// Lines of the program that lead there.
-    fn users(&self) -> BTreeSet<&'a Source> {
-        let all = self.kinds.values().flatten();
-        all.filter_map(|f| f.source.as_ref()?.used_at.as_ref())
-            .collect()
+        Kinds { group, kinds }
     }
 }
 
-fn findings(count: usize) -> String {
-    match count {
-        1 => "1 finding".to_owned(),
-        n => format!("{n} findings"),
-    }
-}
-
-impl fmt::Display for Group<'_> {
+impl fmt::Display for Kinds<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = findings(self.count());
-        write!(f, "{count} in {}, function {}", self.origin, self.function)?;
+        let Group {
+            origin,
+            function,
+            found,
+        } = self.group;
+        write!(
+            f,
+            "{} in {origin}, function {function}",
+            findings(found.len())
+        )?;
         for (kind, found) in self.kinds.iter().take(KINDS) {
             if let Some(first) = found.first() {
                 write!(f, "\n    {}: {kind:?}", first.isa)?;
@@ -84,20 +56,11 @@ impl fmt::Display for Group<'_> {
             let others = self.kinds.values().skip(KINDS).map(Vec::len).sum();
             write!(f, "\n    {} of other kinds", findings(others))?;
         }
-        match (&self.origin, self.kinds.keys().next()) {
+        match (origin, self.kinds.keys().next()) {
             (Origin::Own { .. }, Some(kind)) => write!(f, "\n    do: {}", kind.remedy()),
             _ => {
-                let users = self.users();
-                let from: Vec<String> = users.iter().take(KINDS).map(|s| s.to_string()).collect();
-                let from = match from.is_empty() {
-                    true => String::new(),
-                    false => format!(" (from {})", from.join(", ")),
-                };
-                write!(
-                    f,
-                    "\n    do: call it only where it reaches no migration point{from}: none in the closures and trait \
-                     implementations that it gets; or report it with the crate and its version"
-                )
+                let places = found.iter().filter_map(|f| f.source.as_ref());
+                write!(f, "\n    do: {}", remedy_of_others(places))
             }
         }
     }
@@ -105,14 +68,14 @@ impl fmt::Display for Group<'_> {
 
 impl fmt::Display for VerifyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let groups = Group::of_all(&self.0);
+        let groups = by_function(&self.0, |f| (&f.function, f.source.as_ref()));
         let all = findings(self.0.len());
         write!(f, "threads of the program cannot migrate: {all}")?;
         for group in groups.iter().take(FUNCTIONS) {
-            write!(f, "\n  {group}")?;
+            write!(f, "\n  {}", Kinds::of(group))?;
         }
         if let Some(rest) = groups.get(FUNCTIONS..).filter(|rest| !rest.is_empty()) {
-            let count = findings(rest.iter().map(Group::count).sum());
+            let count = findings(rest.iter().map(|g| g.found.len()).sum());
             write!(f, "\n  and {count} in {} more functions", rest.len())?;
         }
         Ok(())
@@ -124,7 +87,7 @@ impl std::error::Error for VerifyError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Place;
+    use crate::source::{Place, Source};
     use dyad_abi::Isa;
 
     fn finding(function: &str, kind: Kind, file: &str, used_at: Option<&str>) -> Finding {
