@@ -167,7 +167,7 @@ pub(crate) struct Stub {
 /// nobody's but the routine's to save.
 ///
 /// The toolchain has no assembler, but module assembly in an otherwise empty IR module is one.
-const STUBS: [Stub; 9] = [
+const STUBS: [Stub; 10] = [
     // fn(word, a0, a1, a2, a3, a4) -> (status, value). The kernel takes argument 2 in r10, because
     // `syscall` overwrites rcx.
     Stub {
@@ -221,6 +221,12 @@ const STUBS: [Stub; 9] = [
         name: "dyad_tcb",
         x86_64: "movq %fs:0, %rax; retq",
         aarch64: "mrs x0, tpidr_el0; ret",
+    },
+    // The frame pointer of the caller, which all functions have.
+    Stub {
+        name: "dyad_frame",
+        x86_64: "movq %rbp, %rax; retq",
+        aarch64: "mov x0, x29; ret",
     },
     // Compiler builtins name it; nothing unwinds.
     Stub {

@@ -59,6 +59,7 @@ fn one_program_two_isas() {
         "7SCRATCH",
         "4jump",
         "dyad_syscall",
+        "dyad_frame",
         "dyad_isa",
     ] {
         assert!(x.keys().any(|n| n.contains(part)), "{part}");

@@ -21,6 +21,7 @@
 //! | 1 | [`Ask::Change`] | word | word |
 //! | 2 | [`Ask::Emulate`] | 0 | the node's number plus one |
 //! | 3 | [`Ask::Page`] | number of the word | 0 |
+//! | 4 | [`Ask::Waiting`] | 0 | 0 |
 //!
 //! The check is a hash of the words before it: a line that is being written is no line yet. A line that is
 //! whole and makes no sense is answered with an error.
@@ -42,13 +43,14 @@ pub const REQUEST_PAGES: u64 = 1;
 /// Words of a line.
 pub const WORDS: usize = 8;
 /// Changes with the meaning of the words; part of the layout hash.
-pub const LAYOUT: u64 = u64::from_le_bytes(*b"DYADASK2");
+pub const LAYOUT: u64 = u64::from_le_bytes(*b"DYADASK3");
 
 const PROGRAM_SHIFT: u32 = 8;
 const THREAD_SHIFT: u32 = 16;
 const CHANGE: u64 = 1;
 const EMULATE: u64 = 2;
 const PAGE: u64 = 3;
+const WAITING: u64 = 4;
 
 /// A line as it lies in memory.
 pub type Line = [u64; WORDS];
@@ -89,6 +91,13 @@ pub enum Ask {
         thread: u16,
         /// The number of the word, below [`PAGE_WORDS`].
         word: u8,
+    },
+    /// Reads what a thread waits for. Value of the answer: a word of [`waiting`](crate::user::waiting).
+    Waiting {
+        /// Number of the program.
+        program: u8,
+        /// Number of the thread in it.
+        thread: u16,
     },
 }
 
@@ -170,6 +179,7 @@ impl Request {
                 thread,
                 word,
             } => (PAGE, program, thread, word as u64, 0),
+            Ask::Waiting { program, thread } => (WAITING, program, thread, 0, 0),
         };
         let what = kind | (program as u64) << PROGRAM_SHIFT | (thread as u64) << THREAD_SHIFT;
         line([self.number, what, old, new])
@@ -211,6 +221,7 @@ impl Request {
                 thread,
                 word: word as u8,
             },
+            (WAITING, 0, 0) => Ask::Waiting { program, thread },
             _ => return Err(BadLine::Senseless(number)),
         };
         Ok(Request { number, ask })
@@ -255,7 +266,7 @@ mod tests {
     fn requests() -> impl Strategy<Value = Request> {
         let nodes = MAX_NODES as u64;
         let parts = (1u64.., 0..program::MAX as u8, 0u16.., 0..=nodes, 0..=nodes);
-        (parts, 0..3).prop_map(move |((number, program, thread, old, new), kind)| Request {
+        (parts, 0..4).prop_map(move |((number, program, thread, old, new), kind)| Request {
             number,
             ask: match kind {
                 0 => Ask::Change {
@@ -269,11 +280,12 @@ mod tests {
                     thread,
                     node: NodeId::new(old % nodes).unwrap(),
                 },
-                _ => Ask::Page {
+                2 => Ask::Page {
                     program,
                     thread,
                     word: (old % PAGE_WORDS) as u8,
                 },
+                _ => Ask::Waiting { program, thread },
             },
         })
     }
@@ -328,7 +340,7 @@ mod tests {
                             prop_assert!(old <= MAX_NODES as u64 && new <= MAX_NODES as u64);
                             program
                         }
-                        Ask::Emulate { program, .. } => program,
+                        Ask::Emulate { program, .. } | Ask::Waiting { program, .. } => program,
                         Ask::Page { program, word, .. } => {
                             prop_assert!(u64::from(word) < PAGE_WORDS);
                             program
@@ -354,6 +366,8 @@ mod tests {
         for bad in [
             senseless(0, 0, 1),
             senseless(4, 0, 1),
+            senseless(4, 1, 0),
+            senseless(5, 0, 0),
             senseless(2, 1, 1),
             senseless(2, 0, 0),
             senseless(2, 0, 9),

@@ -370,10 +370,11 @@ pub mod process {
     /// `FAULTED | program << 8 | kind << 16` as the first word, then `(address, pc)`: a program has
     /// made an error and its thread is about to be ended. From the pager only. The kind is what fault
     /// handlers are told, with [`FAULT_NO_MEMORY`](super::super::user::FAULT_NO_MEMORY) and the node whose
-    /// supply it is.
+    /// supply it is, and with the reason why a call did not cross
+    /// ([`FAULT_CROSSING_SHIFT`](super::super::user::FAULT_CROSSING_SHIFT)).
     pub const FAULTED: u64 = 2;
     /// The bits of a kind in [`FAULTED`].
-    pub const FAULT_KIND: u64 = 0xffff;
+    pub const FAULT_KIND: u64 = 0xff_ffff;
     /// `MEMORY | program << 8 | node << 16`: faults of the program find no memory any more in the supply of
     /// a node, 1 and its number; 0: this one. Value: 0; the thread is to try again. From the pager only.
     pub const MEMORY: u64 = 32;

@@ -85,6 +85,21 @@ impl Symboliser {
         lines
     }
 
+    /// The program's own functions among the callers with these return addresses, with source lines, the innermost
+    /// first; `None` if there is none.
+    pub fn own_callers(&mut self, pcs: &[u64]) -> Option<String> {
+        const SHOWN: usize = 4;
+        let mut own: Vec<String> = Vec::new();
+        for pc in pcs {
+            own.extend((self.frames(pc.wrapping_sub(1)).into_iter()).filter(|f| is_own(f)));
+            if own.len() >= SHOWN {
+                break;
+            }
+        }
+        own.truncate(SHOWN);
+        (!own.is_empty()).then(|| own.join(", from "))
+    }
+
     /// A few words for a place in the code: its function, and a source line.
     pub fn name(&mut self, pc: u64) -> Option<String> {
         brief(&self.frames(pc))
@@ -130,6 +145,28 @@ pub fn fault(text: &str) -> Option<(usize, u64, Isa)> {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
     })?;
     Some((start + digits, pc, isa))
+}
+
+/// The return addresses, and the ISA, in a line of a program about where a panic has been called from.
+pub fn callers(text: &str) -> Option<(Vec<u64>, Isa)> {
+    let (list, isa) = text.strip_prefix("  called from ")?.split_once(" on ")?;
+    let isa = Isa::parse(isa)?;
+    let address = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+    let pcs = list.split(' ').map(address).collect::<Option<Vec<u64>>>()?;
+    Some((pcs, isa))
+}
+
+/// Whether a function with its place is of the program, and not of the standard library or the runtime.
+fn is_own(frame: &str) -> bool {
+    const OTHERS: [&str; 4] = [
+        "(library/",
+        "/library/",
+        "userland/dyad/src/",
+        "userland/rt/src/",
+    ];
+    frame.ends_with(')')
+        && !frame.starts_with("dyad_spine_root ")
+        && !OTHERS.iter().any(|dir| frame.contains(dir))
 }
 
 /// The innermost function; if it has no source line, the nearest one that has as well.

@@ -16,6 +16,7 @@ pub struct Error {
 enum Cause {
     Failed(String),
     Usage(String),
+    Limit(dyad_sys::Error, String),
     Other(Box<dyn core::error::Error + Send + Sync>),
 }
 
@@ -35,12 +36,22 @@ impl Error {
         }
     }
 
-    /// The error of a system call, if this is one.
-    pub fn system(&self) -> Option<dyad_sys::Error> {
-        self.downcast_ref().copied()
+    /// A limit of the system that was met, by name and number; [`system`](Error::system) gives `why`.
+    pub(crate) fn limit(why: dyad_sys::Error, text: impl fmt::Display) -> Error {
+        Error {
+            cause: Cause::Limit(why, text.to_string()),
+        }
     }
 
-    /// The underlying error, if it has this type.
+    /// The error of a system call, if this is one.
+    pub fn system(&self) -> Option<dyad_sys::Error> {
+        match self.cause {
+            Cause::Limit(why, _) => Some(why),
+            _ => self.downcast_ref().copied(),
+        }
+    }
+
+    /// The underlying error, if it has this type and no text of its own.
     pub fn downcast_ref<E: core::error::Error + 'static>(&self) -> Option<&E> {
         match &self.cause {
             Cause::Other(e) => e.downcast_ref(),
@@ -68,7 +79,7 @@ impl<E: core::error::Error + Send + Sync + 'static> From<E> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
-            Cause::Failed(text) | Cause::Usage(text) => f.write_str(text),
+            Cause::Failed(text) | Cause::Usage(text) | Cause::Limit(_, text) => f.write_str(text),
             Cause::Other(e) => {
                 write!(f, "{e}")?;
                 let mut source = e.source();

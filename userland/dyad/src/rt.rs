@@ -219,6 +219,30 @@ fn say(info: &core::panic::PanicInfo<'_>) {
         },
         (None, _) => crate::eprintln!("panic: {message}"),
     }
+    let mut callers = Callers([0; CALLERS], 0);
+    callers.1 = dyad_sys::raw::return_addresses(&mut callers.0);
+    if callers.1 != 0 {
+        crate::eprintln!("{callers}");
+    }
+}
+
+/// Most addresses behind a panic.
+#[cfg(target_os = "none")]
+const CALLERS: usize = 24;
+
+/// Where a panic has been called from: a line in which the launcher puts names for the addresses.
+#[cfg(target_os = "none")]
+struct Callers([u64; CALLERS], usize);
+
+#[cfg(target_os = "none")]
+impl core::fmt::Display for Callers {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("  called from")?;
+        for pc in &self.0[..self.1] {
+            write!(f, " {pc:#x}")?;
+        }
+        write!(f, " on {}", dyad_sys::isa())
+    }
 }
 
 /// Uses of `#[dyad::task]` that must fail to compile.

@@ -68,8 +68,9 @@ use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
+use dyad_rt::Lock;
 use dyad_rt::crossing::Policy;
-use dyad_rt::{Lock, futex};
+use dyad_rt::futex::{self, What};
 use dyad_sys as sys;
 use dyad_sys::thread::Number;
 use dyad_sys::{CpuId, NodeId};
@@ -300,7 +301,14 @@ impl Builder {
     /// Starts a thread that does `work` and then ends.
     fn start(self, work: Work) -> Result<Thread> {
         if self.stack > STACK_SIZE {
-            return Err(sys::Error::TooLarge.into());
+            return Err(Error::limit(
+                sys::Error::TooLarge,
+                format_args!(
+                    "the stack of a thread has at most {} KiB, not {}",
+                    STACK_SIZE >> 10,
+                    self.stack.div_ceil(1 << 10)
+                ),
+            ));
         }
         let node = match self.node {
             Some(node) => node,
@@ -367,7 +375,11 @@ fn take_number() -> Result<Number> {
         number.map(|n| used | n.bit())
     };
     let _ = USED.with_any(|used| used.fetch_update(Ordering::Acquire, Ordering::Relaxed, free));
-    Ok(taken?)
+    taken.map_err(|e| {
+        let text =
+            format_args!("a program has at most {MAX} threads at a time, its first one included");
+        Error::limit(e, text)
+    })
 }
 
 fn give_number_back(number: Number) {
@@ -413,7 +425,8 @@ impl<T> Packet<T> {
                 return Err(sys::Error::NodeDead);
             }
             let deadline = Instant::now() + Duration::from_nanos(dyad_rt::sync::PATIENCE_NS);
-            let waited = futex::wait(&self.done, 0, deadline.as_nanos());
+            let of = (What::End, u8::try_from(thread.number.get()).ok());
+            let waited = futex::wait_for(of, &self.done, 0, deadline.as_nanos());
             if waited == Err(sys::Error::Denied) {
                 return Err(sys::Error::Denied);
             }

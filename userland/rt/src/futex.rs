@@ -23,10 +23,12 @@ mod table;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use dyad_abi::user::MAX_PROGRAM_THREADS;
+use dyad_abi::user::waiting::Waiting;
 use dyad_abi::{Error, Result};
 
 use dyad_sys::thread::{self, Number};
 
+pub use dyad_abi::user::waiting::What;
 pub use table::{Table, Word};
 
 impl Word for AtomicU64 {
@@ -79,8 +81,31 @@ crate::program_local! {
 /// wait of the calling thread last reported that; `Denied` in an invocation, whose thread belongs to another
 /// program.
 pub fn wait(word: &AtomicU32, value: u32, deadline_ns: u64) -> Result<()> {
+    wait_for((What::Word, None), word, value, deadline_ns)
+}
+
+/// Waits like [`wait`], and says in reports about runs that hang what the word is of, and which thread has that.
+///
+/// # Errors
+///
+/// As [`wait`].
+pub fn wait_for(
+    (what, owner): (What, Option<u8>),
+    word: &AtomicU32,
+    value: u32,
+    deadline_ns: u64,
+) -> Result<()> {
     let me = thread::number().ok_or(Error::Denied)?;
-    TABLE.with_any(|table| wait_in(table, me, word, value, deadline_ns))
+    let waiting = Waiting {
+        what,
+        owner,
+        at: key(word),
+    };
+    let told = &dyad_sys::tcb::block().waiting;
+    told.store(waiting.pack(), Ordering::Relaxed);
+    let done = TABLE.with_any(|table| wait_in(table, me, word, value, deadline_ns));
+    told.store(0, Ordering::Relaxed);
+    done
 }
 
 fn wait_in(

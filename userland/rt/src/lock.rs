@@ -16,9 +16,10 @@
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use dyad_sys::thread;
+use dyad_abi::user::waiting::{Waiting, What};
+use dyad_sys::{tcb, thread};
 
 /// Tries between two yields.
 const SPINS: u32 = 200;
@@ -77,9 +78,13 @@ impl<T> Lock<T> {
     ///
     /// If its holder was lost with its node.
     pub fn lock(&self) -> LockGuard<'_, T> {
+        let mut waits = None;
         loop {
             for _ in 0..SPINS {
                 if let Some(guard) = self.try_lock() {
+                    if let Some(word) = waits {
+                        tell(word, 0);
+                    }
                     return guard;
                 }
                 dyad_sys::raw::relax();
@@ -90,9 +95,25 @@ impl<T> Lock<T> {
                 "thread {} was lost with its node while it held a lock",
                 holder - 1
             );
+            if !dyad_sys::in_invocation() {
+                let word = &tcb::block().waiting;
+                let waiting = Waiting {
+                    what: What::Spin,
+                    owner: holder.checked_sub(1).and_then(|n| u8::try_from(n).ok()),
+                    at: self.taken.as_ptr().expose_provenance() as u64,
+                };
+                tell(word, waiting.pack());
+                waits = Some(word);
+            }
             dyad_sys::yield_now();
         }
     }
+}
+
+/// Says in reports about runs that hang what the thread waits for.
+#[cold]
+fn tell(word: &AtomicU64, waiting: u64) {
+    word.store(waiting, Ordering::Relaxed);
 }
 
 /// The number of the calling thread as a holder: never 0.

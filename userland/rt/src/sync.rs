@@ -54,7 +54,7 @@ use dyad_abi::{Error, Result};
 
 use dyad_sys::thread;
 
-use crate::futex;
+use crate::futex::{self, What};
 
 pub use barrier::{Barrier, Last};
 pub use condvar::Condvar;
@@ -107,8 +107,21 @@ fn is_lost(word: u32) -> bool {
 ///
 /// `TimedOut`; `NodeDead` if a thread of the program was lost, as [`futex::wait`].
 pub fn wait(word: &AtomicU32, value: u32) -> Result<()> {
+    wait_for((What::Word, None), word, value)
+}
+
+/// The thread that a word names, as waits tell it.
+fn owner(word: u32) -> Option<u8> {
+    match word & !AWAITED {
+        n @ 1..=64 => Some(n as u8 - 1),
+        _ => None,
+    }
+}
+
+/// Waits like [`wait`], for something of which a thread may be the owner.
+fn wait_for(what: (What, Option<u8>), word: &AtomicU32, value: u32) -> Result<()> {
     let deadline = dyad_sys::now().map_or(1, |now| now + PATIENCE_NS);
-    match futex::wait(word, value, deadline) {
+    match futex::wait_for(what, word, value, deadline) {
         Err(Error::Denied) => {
             dyad_sys::raw::relax();
             Ok(())
@@ -119,8 +132,8 @@ pub fn wait(word: &AtomicU32, value: u32) -> Result<()> {
 }
 
 /// Waits as long as a word is `value`, until fused time reaches `deadline_ns`. Also comes back when a thread is lost.
-fn wait_until(word: &AtomicU32, value: u32, deadline_ns: u64) -> Result<()> {
-    match futex::wait(word, value, deadline_ns) {
+fn wait_until(what: What, word: &AtomicU32, value: u32, deadline_ns: u64) -> Result<()> {
+    match futex::wait_for((what, None), word, value, deadline_ns) {
         Ok(()) | Err(Error::Again | Error::NodeDead) => Ok(()),
         Err(e) => Err(e),
     }

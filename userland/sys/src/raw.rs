@@ -62,6 +62,8 @@ mod stub {
         pub safe fn dyad_isa() -> u64;
         /// The hint of this ISA for spinning.
         pub safe fn dyad_relax();
+        /// The frame pointer of the calling function.
+        pub safe fn dyad_frame() -> u64;
     }
 }
 
@@ -227,4 +229,40 @@ pub fn text_buffer() -> u64 {
     #[cfg(not(target_os = "none"))]
     let address = dyad_host::text_buffer();
     address
+}
+
+/// The return addresses of the calls that the calling thread is in, the innermost first: as many as fit, or are found.
+/// Returns their number. There are none in an invocation, and on the host.
+///
+/// They are found by the frame records `{previous, return address}` on the native stack, which both ISAs have in the
+/// same form.
+#[inline(never)]
+pub fn return_addresses(into: &mut [u64]) -> usize {
+    #[cfg(not(target_os = "none"))]
+    {
+        let _ = into;
+        0
+    }
+    #[cfg(target_os = "none")]
+    {
+        let (id, isa) = (crate::tcb::block().thread, crate::isa());
+        let (mut lowest, top) = dyad_abi::user::stack_slot(isa, id as u32);
+        let mut at = stub::dyad_frame();
+        for (n, pc) in into.iter_mut().enumerate() {
+            // Each record is above the one before, inside of the thread's own stack.
+            if at < lowest || at > top - 16 || !at.is_multiple_of(8) {
+                return n;
+            }
+            let record = core::ptr::with_exposed_provenance::<[u64; 2]>(at as usize);
+            // SAFETY: 1. The record is in the stack of this thread, between the frame of this function and the top, by
+            // the comparisons. That is mapped, and nobody else writes it. 2. It is aligned, and any bits are words.
+            let [previous, back] = unsafe { record.read() };
+            if back == 0 {
+                return n;
+            }
+            *pc = back;
+            (lowest, at) = (at + 16, previous);
+        }
+        into.len()
+    }
 }

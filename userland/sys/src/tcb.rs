@@ -14,7 +14,9 @@ pub struct Block {
     /// See [`migrate_word`](dyad_abi::user::migrate_word).
     pub migrate: [AtomicU64; 7],
     /// Slots of the runtime.
-    pub slots: [AtomicU64; 21],
+    pub slots: [AtomicU64; 20],
+    /// What the thread waits for ([`waiting`](dyad_abi::user::waiting)).
+    pub waiting: AtomicU64,
     /// See [`Tcb::local`](dyad_abi::user::Tcb::local).
     pub local: AtomicU64,
 }
@@ -23,6 +25,7 @@ const _: () = {
     use dyad_abi::user::Tcb;
     assert!(size_of::<Block>() == size_of::<Tcb>());
     assert!(core::mem::offset_of!(Block, local) == core::mem::offset_of!(Tcb, local));
+    assert!(core::mem::offset_of!(Block, waiting) == core::mem::offset_of!(Tcb, waiting));
 };
 
 impl Block {
@@ -34,7 +37,8 @@ impl Block {
             thread: 0,
             data_sp: AtomicU64::new(0),
             migrate: [const { AtomicU64::new(0) }; 7],
-            slots: [const { AtomicU64::new(0) }; 21],
+            slots: [const { AtomicU64::new(0) }; 20],
+            waiting: AtomicU64::new(0),
             local: AtomicU64::new(0),
         }
     }

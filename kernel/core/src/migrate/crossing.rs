@@ -48,7 +48,7 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::Stopped;
-use dyad_abi::user::{away_window, gate, only_window};
+use dyad_abi::user::{MAX_CROSSINGS, away_window, gate, only_window};
 use dyad_abi::{Error, NodeId, Result};
 
 use crate::migrate::Departure;
@@ -64,9 +64,6 @@ use dyad_machine::platform::RegArea;
 use dyad_object::component::Component;
 use dyad_object::follow;
 use dyad_object::thread::{Thread, begun};
-
-/// Most crossing calls of a thread at once, in both directions together.
-pub const MAX_DEPTH: u64 = 256;
 
 /// Whether an address is unmapped here because it stands for a function of the other ISA.
 #[inline(always)]
@@ -100,7 +97,7 @@ pub fn fault<P: Platform>(cx: &KernelCtx, area: &'static RegArea, at: u64) -> Re
     let (args, result) = P::call_registers(area);
     let leaving = if at == only_window(there).0 + gate::RETURN {
         if depth == 0 {
-            return Err(Error::TooDeep);
+            return Err(Error::NotFound);
         }
         let below = match depth {
             1 if crossing.0 & CrossingState::OVER_MIGRATE != 0 => begun::PARKED,
@@ -115,7 +112,7 @@ pub fn fault<P: Platform>(cx: &KernelCtx, area: &'static RegArea, at: u64) -> Re
             leaves: below,
         }
     } else {
-        if depth >= MAX_DEPTH {
+        if depth >= MAX_CROSSINGS {
             return Err(Error::TooDeep);
         }
         Leaving {

@@ -33,11 +33,12 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::Stopped;
-use dyad_abi::user::{FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT};
+use dyad_abi::user::{FAULT_CROSSING_SHIFT, FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT};
 use dyad_abi::{Error, NodeId, Result};
 use dyad_shm::frame::WeakRef;
 
 use crate::migrate::carried::{HandoffKind, store_handoff};
+use crate::migrate::crossing::is_foreign;
 use crate::migrate::handoff;
 use crate::sched::dispatch;
 use crate::sched::fp;
@@ -327,7 +328,7 @@ pub enum Handler {
 
 /// Enters the fault handler of the running thread's component. Its arguments are the address, the kind, the
 /// program counter, the ISA's description of the fault, the handler's badge and the token. The kind also says
-/// whether the kernel lacked memory to resolve the fault (`why`). `what` goes into the `info` of the stack
+/// whether the kernel lacked memory to resolve the fault (`why`), and why a call did not cross. `what` goes into the `info` of the stack
 /// entry: [`info::FAULT`], or the value of [`fp::keep`].
 #[inline(always)]
 pub fn fault<P: Platform>(
@@ -371,7 +372,13 @@ pub fn fault<P: Platform>(
     } else {
         0
     };
-    let kind = kind_number(f.kind) | short;
+    let crossing = match why {
+        Some(e) if f.kind == FaultKind::Execute && is_foreign::<P>(f.address) => {
+            e.code() << FAULT_CROSSING_SHIFT
+        }
+        _ => 0,
+    };
+    let kind = kind_number(f.kind) | short | crossing;
     Handler::Entered {
         pc: to.address,
         args: [f.address, kind, pc, f.raw, to.badge, token],

@@ -5,6 +5,7 @@
 //! | `all` | everything that a call can carry, recursion in both directions, tables of functions of both ISAs, services called from the other side; the same functions run here; heaps of each node; from both ISAs |
 //! | `ping-pong` | so many calls, with canaries in registers, on both stacks and in the heap |
 //! | `delays` | so many calls with random delays |
+//! | `deep` | so many calls within each other; more than 256 end the program |
 //! | `lost` | a call to a machine that dies: the caller is told |
 //! | `lost-plain` | the same by a plain call: the program ends |
 //! | `lost-nested` | the machine dies while what has been called there has called this one again |
@@ -337,12 +338,17 @@ async fn main(args: Args) -> Result<()> {
             let n = leads_on(3_000_000_000);
             dyad::println!("it came back with {n}");
         }
+        "deep" => {
+            let calls = calls(255)?;
+            let sum = (side(dyad::isa().other()).dive)(calls, 1.0);
+            dyad::println!("{calls} more calls within the first: {sum}");
+        }
         "lost-plain" => {
             (side(dyad::isa().other()).stays)(u64::MAX);
         }
         _ => {
             return Err(Error::usage(format_args!(
-                "--scene is all, ping-pong, delays, lost, lost-nested or lost-plain, not {scene:?}"
+                "--scene is all, ping-pong, delays, deep, lost, lost-nested or lost-plain, not {scene:?}"
             )));
         }
     }

@@ -5,6 +5,7 @@
 //! | `all` | long lines from threads of both nodes at once; environment, random numbers, time of day, lazy values and names of threads, before and after moves |
 //! | `math` | floating-point functions over many inputs, with moves in the middle |
 //! | `input` | standard input, from threads of both nodes |
+//! | `hang` | two threads wait for each other's mutexes, for ever |
 //! | `reserve` | allocations that fail: one that is larger than memory, and many until there is none left |
 //! | `exhaust` | memory until there is none left, in a vector |
 //! | `panic` | a thread with a name panics |
@@ -19,11 +20,13 @@ use alloc::sync::Arc;
 
 use dyad::io::stdin;
 use dyad::prelude::thread::*;
-use dyad::sync::{Barrier, LazyLock};
+use dyad::sync::{Barrier, LazyLock, Mutex};
 use dyad::thread::Builder;
 use dyad::{SystemTime, env, random, report};
 
-const SCENES: [&str; 6] = ["all", "math", "input", "reserve", "exhaust", "panic"];
+const SCENES: [&str; 7] = [
+    "all", "math", "input", "hang", "reserve", "exhaust", "panic",
+];
 /// Characters of a long line.
 const LONG: usize = 3000;
 /// Long lines of each thread.
@@ -37,6 +40,7 @@ fn main(args: Args) -> Result<()> {
     match args.one_of("--scene", &SCENES, "all")? {
         "math" => math(),
         "input" => input(),
+        "hang" => hang(),
         "reserve" => reserve(),
         "exhaust" => exhaust(),
         "panic" => {
@@ -147,6 +151,27 @@ fn input() -> Result<()> {
 
 fn count((lines, sum): (u64, u64), line: Result<String>) -> Result<(u64, u64)> {
     Ok((lines + 1, sum + line?.parse::<u64>()?))
+}
+
+static MUTEXES: [Mutex<u64>; 2] = [const { Mutex::new(0) }; 2];
+
+/// Takes one mutex, waits until both threads have one, and then wants the other one.
+fn take_both(first: usize, begin: &Barrier) -> Result<()> {
+    let one = MUTEXES[first].lock();
+    let _ = begin.wait()?;
+    let two = MUTEXES[1 - first].lock();
+    println!("{} and {}", *one, *two);
+    Ok(())
+}
+
+fn hang() -> Result<()> {
+    let begin = Arc::new(Barrier::new(2));
+    let there = dyad::heap::on(isa().other())?.node();
+    let begins = begin.clone();
+    let first = spawn(move || take_both(0, &begin))?;
+    let second = spawn_on(there, move || take_both(1, &begins))?;
+    first.join()??;
+    second.join()?
 }
 
 /// A vector of so many bytes, or an error; the bytes are written.

@@ -83,6 +83,11 @@ pub fn trials() -> Vec<Trial> {
         ),
         test(
             Tiers::FULL,
+            "within_each_other_have_a_limit_with_a_name",
+            deep,
+        ),
+        test(
+            Tiers::FULL,
             "of_a_machine_that_dies_lead_to_its_caller",
             || {
                 // What it has called is here, and comes to its end: whom it would return to is lost, and whoever
@@ -175,4 +180,21 @@ fn run(
             }
         }
     })
+}
+
+/// As many calls as possible come back; one more ends the program, with the limit in the report.
+fn deep() -> Result<(), Failed> {
+    for nodes in [PAIR, REVERSED] {
+        let most = run(nodes, 1, true, "--scene deep --calls 255", None)?;
+        if !most.text.contains("255 more calls within the first") || most.report.failure().is_some()
+        {
+            return Err(format!("256 calls do not come back:\n{}", most.text).into());
+        }
+        let over = run(nodes, 1, true, "--scene deep --calls 256", None)?;
+        let limit = ": at most 256 crossing calls can be within each other";
+        if !over.text.contains(limit) || over.report.failure().is_none() {
+            return Err(format!("the limit is not named:\n{}", over.text).into());
+        }
+    }
+    Ok(())
 }

@@ -57,6 +57,11 @@ pub fn trials() -> Vec<Trial> {
                     .try_for_each(functions)
             },
         ),
+        test(Tiers::FULL, "who_waits_for_whom_is_said", || {
+            [[X86_64, Aarch64], [Aarch64, X86_64]]
+                .into_iter()
+                .try_for_each(hang)
+        }),
         test(Tiers::FULL, "out_of_memory_is_said", exhaust),
         test(Tiers::FULL, "panics_name_their_thread", panics),
     ]
@@ -205,9 +210,51 @@ fn reserve(nodes: [Isa; 2]) -> Result<(), Failed> {
     }
 }
 
+/// At the time limit each thread is told with what it waits for, and the threads that wait for each other.
+fn hang(nodes: [Isa; 2]) -> Result<(), Failed> {
+    let config = RunConfig {
+        timeout: Some(Duration::from_secs(20)),
+        ..config(nodes, "hang")
+    };
+    let (report, text) = console::run(&config);
+    let lock = |thread: u32, node: u32, owner: u32| {
+        let start = format!("std-pieces: thread {thread} on node {node} waits for the mutex at 0x");
+        let end = format!(", which thread {owner} has");
+        let mut lines = text.lines();
+        lines.any(|l| {
+            l.find(&start).is_some_and(|at| {
+                let address = l[at + start.len()..]
+                    .find(&end)
+                    .map(|n| &l[at + start.len()..][..n]);
+                address.is_some_and(|a| u64::from_str_radix(a, 16).is_ok_and(|a| a != 0))
+            })
+        })
+    };
+    let says = |what: &str| text.contains(what);
+    let good = lock(1, 0, 2)
+        && lock(2, 1, 1)
+        && says("std-pieces: thread 0 on node 0 waits for the end of thread 1")
+        && says("std-pieces: threads 1, 2 wait for each other: they never go on");
+    match good && report.failure().is_some_and(|f| f.contains("time limit")) {
+        true => Ok(()),
+        false => because(&text, "who waits for whom is not said"),
+    }
+}
+
 fn exhaust() -> Result<(), Failed> {
     let (report, text) = console::run(&config([X86_64, Aarch64], "exhaust"));
     let is_said = text.contains("panic at ") && text.contains("memory allocation of ");
+    // The line of the program that has asked for the memory.
+    let program = include_str!("../../../programs/std-pieces/src/main.rs");
+    let line = 1 + program
+        .lines()
+        .take_while(|l| l.trim() != "all.push(7);")
+        .count();
+    let place = format!("exhaust (tests/programs/std-pieces/src/main.rs:{line})");
+    let caller = text.lines().find_map(|l| l.split_once("]   called from "));
+    if !caller.is_some_and(|(_, first)| first.contains(&place)) {
+        return because(&text, format_args!("{place} is not named"));
+    }
     if !is_said || text.contains("no memory is left") || report.failure().is_none() {
         return because(
             &text,

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use dyad_abi::ask::{Ask, Request};
+use dyad_abi::user::waiting::Waiting;
 use dyad_abi::{Error as Refused, NodeId};
 
 use super::Refusal;
@@ -138,6 +139,19 @@ impl Channel {
             thread: of.thread,
             word,
         })
+    }
+
+    /// What a thread waits for; `None`: nothing that its runtime has said.
+    ///
+    /// # Errors
+    ///
+    /// As [`Channel::emulate`].
+    pub fn waiting(&self, of: Word) -> Result<Result<Option<Waiting>, Refused>, Refusal> {
+        let answer = self.patiently(Ask::Waiting {
+            program: of.program,
+            thread: of.thread,
+        })?;
+        Ok(answer.map(Waiting::unpack))
     }
 
     /// Puts a word in the place of whatever is there; what that was.

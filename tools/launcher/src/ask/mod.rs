@@ -18,6 +18,7 @@
 pub mod channel;
 pub mod server;
 pub mod threads;
+mod waits;
 
 use std::fmt;
 use std::io::{Read, Write};

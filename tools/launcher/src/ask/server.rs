@@ -32,6 +32,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use super::channel::{Channel, Word};
 use super::threads::{self, Found, Glance, Look};
+use super::waits::{self, Waits};
 use super::{
     Interpreted, MAX_LINE, MAX_WAIT, Moved, Named, Question, RUN_FILE, RUN_SCHEMA, Refusal, Reply,
     Run, Target, Wanted, again,
@@ -134,6 +135,13 @@ impl Server {
         std::fs::write(&new, format!("{:#}\n", serde_json::to_value(&run)?))?;
         std::fs::rename(&new, &server.file)?;
         Ok(server)
+    }
+}
+
+impl Server {
+    /// What the threads of programs do, and what they wait for: lines for a report about a run that hangs.
+    pub fn story(&self) -> Vec<String> {
+        self.subject.story()
     }
 }
 
@@ -304,6 +312,46 @@ impl Subject {
         };
         // There may be nobody left who wants to know.
         let _ = reply(stream, &answer);
+    }
+
+    fn story(&self) -> Vec<String> {
+        let state = self.channel.state();
+        let mut all = Vec::new();
+        let mut answers = true;
+        for found in threads::all(&state) {
+            let Some((number, thread)) = threads::of_id(found.id) else {
+                continue;
+            };
+            let named = self.programs.iter().find(|p| p.number == number);
+            let (Some(named), Look::Seen(now)) = (named, threads::look(&state, found)) else {
+                continue;
+            };
+            let of = Word {
+                program: number as u8,
+                thread: thread as u16,
+            };
+            // A system that does not answer once is not waited for again.
+            let waiting = answers.then(|| self.channel.waiting(of));
+            let waiting = match waiting {
+                Some(Ok(waiting)) => waiting.unwrap_or(None),
+                _ => {
+                    answers = false;
+                    None
+                }
+            };
+            all.push(Waits {
+                program: named.name.clone(),
+                thread,
+                node: now.owner.node.index(),
+                state: threads::state_name(now.owner.state),
+                waiting,
+            });
+        }
+        let mut lines = waits::story(&all);
+        if !answers && !all.is_empty() {
+            lines.push("init does not answer: what threads wait for is not known".into());
+        }
+        lines
     }
 
     fn is_alive(&self, node: NodeId) -> bool {

@@ -186,7 +186,7 @@ pub fn name(number: u64, programs: &[Named]) -> String {
 }
 
 /// What a state is called.
-fn state_name(state: State) -> &'static str {
+pub fn state_name(state: State) -> &'static str {
     match state {
         State::None | State::Gone => "ended",
         State::Ready => "ready",

@@ -158,7 +158,7 @@ impl Clock {
 /// A system whose machines have not been started.
 pub(super) struct System {
     /// Takes questions about it; first, so that it ends before what it looks at.
-    _questions: Server,
+    pub(super) questions: Server,
     pub(super) pools: Pools,
     pub(super) clock: Option<Clock>,
     pub(super) broker: Broker,
@@ -294,7 +294,7 @@ impl System {
             nodes.push(Node::new(id, isa, command, log, symbols));
         }
         Ok(System {
-            _questions: questions,
+            questions,
             pools,
             clock,
             broker,

@@ -194,13 +194,19 @@ impl<'a> Supervisor<'a> {
             Line::Log { level, text, .. } if *level >= Level::Warn && *level != Level::User => {
                 *text = node.symbols.annotate(text);
             }
-            // Only what init says about programs: what programs say is theirs.
+            // Only what init says about programs, and where programs say that they panic: what else they say is
+            // theirs.
             Line::Log { text, .. } => {
                 if let Some((end, pc, isa)) = symbol::fault(text)
                     && let Some(of) = self.system.nodes.iter_mut().find(|n| n.isa == isa)
                     && let Some(name) = of.symbols.name(pc)
                 {
                     text.insert_str(end, &format!(" <{name}>"));
+                } else if let Some((pcs, isa)) = symbol::callers(text)
+                    && let Some(of) = self.system.nodes.iter_mut().find(|n| n.isa == isa)
+                    && let Some(own) = of.symbols.own_callers(&pcs)
+                {
+                    *text = format!("  called from {own}");
                 }
             }
             Line::Record(Record::Status { cpu, doing }) => {
@@ -480,6 +486,10 @@ impl<'a> Supervisor<'a> {
         if let Some(limit) = self.config.timeout
             && now - self.started >= limit
         {
+            // While it still answers.
+            for line in self.system.questions.story() {
+                self.sink.event(Event::Note(&line));
+            }
             self.stop(Error::Run(format!(
                 "the time limit of {} s has passed (--timeout)",
                 limit.as_secs()

@@ -2,6 +2,7 @@
 //! values, arguments that nobody takes, and what threads are started with.
 
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
@@ -10,7 +11,7 @@ use dyad_host::{Config, Outcome};
 
 use super::{A, X};
 use crate::io::stdin;
-use crate::sync::LazyLock;
+use crate::sync::{LazyLock, Semaphore};
 use crate::{Result, SystemTime, env, random, rt, sys, thread};
 
 /// What becomes of a program with this main task in a system of this configuration.
@@ -172,6 +173,34 @@ fn a_lazy_value_is_made_once_by_its_first_user() {
 }
 
 #[test]
+fn the_limit_of_threads_is_named() {
+    async fn main() -> Result<()> {
+        let last = Arc::new(Semaphore::new(0));
+        let mut threads = Vec::new();
+        let e = loop {
+            let last = last.clone();
+            match thread::spawn(move || last.acquire()) {
+                Ok(thread) => threads.push(thread),
+                Err(e) => break e,
+            }
+        };
+        assert_eq!(e.system(), Some(sys::Error::Full));
+        assert_eq!(
+            e.to_string(),
+            "a program has at most 64 threads at a time, its first one included"
+        );
+        assert_eq!(threads.len(), 63);
+        for thread in threads {
+            last.release();
+            thread.join()?;
+        }
+        Ok(())
+    }
+    let outcome = outcome_of!(config(), main);
+    assert_eq!(outcome.code, 0, "{}", outcome.output);
+}
+
+#[test]
 fn threads_have_names_and_bounded_stacks() {
     async fn main() -> Result<()> {
         let name = || thread::current().name().map(|n| String::from(&*n));
@@ -188,6 +217,10 @@ fn threads_have_names_and_bounded_stacks() {
             .spawn(|| ());
         let e = refused.map(drop).unwrap_err();
         assert_eq!(e.system(), Some(sys::Error::TooLarge));
+        assert_eq!(
+            e.to_string(),
+            "the stack of a thread has at most 1024 KiB, not 1025"
+        );
         Ok(())
     }
     let outcome = outcome_of!(config(), main);

@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
-use dyad_rt::futex;
+use dyad_rt::futex::{self, What};
 use dyad_rt::sync::PATIENCE_NS;
 use dyad_sys as sys;
 use dyad_sys::thread::Number;
@@ -90,7 +90,8 @@ fn wait(deadline: Option<Instant>) {
             loop {
                 let patience = Instant::now() + Duration::from_nanos(PATIENCE_NS);
                 let until = deadline.map_or(patience, |d| d.min(patience));
-                let waited = futex::wait(word, PARKED, until.as_nanos());
+                let of = (What::Unpark, None);
+                let waited = futex::wait_for(of, word, PARKED, until.as_nanos());
                 let is_over = deadline.is_some_and(|d| Instant::now() >= d);
                 if waited != Err(sys::Error::TimedOut) || is_over {
                     break;

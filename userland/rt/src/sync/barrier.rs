@@ -7,10 +7,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use dyad_abi::{Error, Result};
 
-use super::{LostBefore, me, wait};
+use super::{LostBefore, me, wait_for};
 use dyad_sys::thread;
 
-use crate::futex;
+use crate::futex::{self, What};
 
 /// Whether this was the last one to come to a barrier: one of each round is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,8 @@ impl Barrier {
         }
         while self.round.load(Ordering::Acquire) == round {
             let in_vain = self.lost.has_changed()
-                || wait(&self.round, round) == Err(Error::TimedOut) && thread::lost() != 0;
+                || wait_for((What::Barrier, None), &self.round, round) == Err(Error::TimedOut)
+                    && thread::lost() != 0;
             if in_vain && self.round.load(Ordering::Acquire) == round {
                 return Err(Error::NodeDead);
             }

@@ -4,8 +4,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use dyad_abi::{Error, Result};
 
-use super::{MutexGuard, wait, wait_until};
-use crate::futex;
+use super::{MutexGuard, wait_for, wait_until};
+use crate::futex::{self, What};
 
 /// A condition: threads wait until others say that it may hold now.
 ///
@@ -34,7 +34,7 @@ impl Condvar {
         let mutex = guard.mutex();
         let count = self.count.load(Ordering::Relaxed);
         drop(guard);
-        while wait(&self.count, count) == Err(Error::TimedOut) {}
+        while wait_for((What::Condition, None), &self.count, count) == Err(Error::TimedOut) {}
         mutex.lock()
     }
 
@@ -67,7 +67,7 @@ impl Condvar {
         let mutex = guard.mutex();
         let count = self.count.load(Ordering::Relaxed);
         drop(guard);
-        let woken: Result<()> = wait_until(&self.count, count, deadline_ns);
+        let woken: Result<()> = wait_until(What::Condition, &self.count, count, deadline_ns);
         (mutex.lock(), woken != Err(Error::TimedOut))
     }
 

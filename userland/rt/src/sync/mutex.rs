@@ -22,8 +22,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use dyad_abi::{Error, Result};
 
-use super::{AWAITED as CONTENDED, SPINS, is_lost, me, refused, wait};
-use crate::futex;
+use super::{AWAITED as CONTENDED, SPINS, is_lost, me, owner, refused, wait_for};
+use crate::futex::{self, What};
 
 /// A value that one thread at a time uses.
 ///
@@ -129,7 +129,7 @@ impl<T> Mutex<T> {
                 return Ok(MutexGuard::of(self));
             }
             // Whatever ends the wait: the owner is looked at again.
-            let _ = wait(&self.word, next);
+            let _ = wait_for((What::Mutex, owner(next)), &self.word, next);
         }
     }
 

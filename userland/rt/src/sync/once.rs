@@ -8,8 +8,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use dyad_abi::{Error, Result};
 
-use super::{AWAITED, is_lost, me, wait};
-use crate::futex;
+use super::{AWAITED, is_lost, me, owner, wait_for};
+use crate::futex::{self, What};
 
 const NEW: u32 = 0;
 const DONE: u32 = u32::MAX;
@@ -101,7 +101,7 @@ impl Once {
                 continue;
             }
             // Whatever ends the wait: the state is looked at again.
-            let _ = wait(&self.state, awaited);
+            let _ = wait_for((What::Once, owner(now)), &self.state, awaited);
         }
     }
 }

@@ -29,8 +29,8 @@ use dyad_abi::user::MAX_PROGRAM_THREADS;
 use dyad_abi::{Error, Result};
 use dyad_sys::thread;
 
-use super::{AWAITED, SPINS, is_lost, me, refused, wait};
-use crate::futex;
+use super::{AWAITED, SPINS, is_lost, me, owner, refused, wait_for};
+use crate::futex::{self, What};
 
 /// In the word: the rest names a writer, and does not count readers.
 const WRITER: u32 = 1 << 30;
@@ -170,6 +170,16 @@ impl<T> RwLock<T> {
         taken
     }
 
+    /// The thread that has the lock: the writer, or a reader.
+    fn owner(&self, word: u32) -> Option<u8> {
+        if word & WRITER != 0 {
+            return owner(word & !WRITER);
+        }
+        let mut reading = self.reading.iter();
+        let n = reading.position(|count| count.load(Ordering::Relaxed) != 0)?;
+        u8::try_from(n).ok()
+    }
+
     /// Whether a thread was lost while it read.
     fn has_lost_reader(&self) -> bool {
         let lost = thread::lost();
@@ -217,7 +227,8 @@ impl<T> RwLock<T> {
                 continue;
             }
             // Whatever ends the wait: the word is looked at again.
-            let _ = wait(&self.word, awaited);
+            let what = if WRITES { What::Write } else { What::Read };
+            let _ = wait_for((what, self.owner(now)), &self.word, awaited);
         }
     }
 

@@ -4,10 +4,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use dyad_abi::{Error, Result};
 
-use super::{LostBefore, SPINS, me, refused, wait, wait_until};
+use super::{LostBefore, SPINS, me, refused, wait_for, wait_until};
 use dyad_sys::thread;
 
-use crate::futex;
+use crate::futex::{self, What};
 
 /// A number of permits.
 pub struct Semaphore {
@@ -35,7 +35,7 @@ impl Semaphore {
     /// was none. In an invocation this does not wait.
     pub fn acquire_until(&self, deadline_ns: u64) -> bool {
         while !self.try_acquire() {
-            let waited = wait_until(&self.permits, 0, deadline_ns);
+            let waited = wait_until(What::Permit, &self.permits, 0, deadline_ns);
             if let Err(Error::TimedOut | Error::Denied) = waited {
                 return self.try_acquire();
             }
@@ -58,7 +58,7 @@ impl Semaphore {
             refused("a permit", e);
         }
         while !self.try_acquire() {
-            let _ = wait(&self.permits, 0);
+            let _ = wait_for((What::Permit, None), &self.permits, 0);
         }
     }
 
@@ -77,7 +77,8 @@ impl Semaphore {
         me()?;
         while !self.try_acquire() {
             let in_vain = self.lost.has_changed()
-                || wait(&self.permits, 0) == Err(Error::TimedOut) && thread::lost() != 0;
+                || wait_for((What::Permit, None), &self.permits, 0) == Err(Error::TimedOut)
+                    && thread::lost() != 0;
             if in_vain {
                 return self.try_acquire().then_some(()).ok_or(Error::NodeDead);
             }

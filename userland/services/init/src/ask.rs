@@ -30,7 +30,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::ask::{Answer, Ask, BadLine, Line, REQUEST_PAGES, Request, WORDS};
 use dyad_abi::cap::CapIndex;
 use dyad_abi::service::{ASK_BASE, program, thread_id};
-use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, losses, request};
+use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, losses, request, waiting};
 use dyad_abi::{Error, Result};
 use dyad_services::quota::Asker;
 use dyad_services::rt;
@@ -137,6 +137,24 @@ pub fn change(program: u64, thread: u64, old: u64, new: u64) -> Result<u64> {
     Ok(was)
 }
 
+/// What a thread waits for, as it says itself.
+fn waiting(program: u64, thread: u64) -> Result<u64> {
+    let target = TARGETS.get(program as usize).ok_or(Error::NotFound)?;
+    let guest = threads::of(program).map_err(|_| Error::NotFound)?;
+    if !guest.runs(thread) {
+        return Err(Error::NotFound);
+    }
+    let space: Cap<Space> = known(&target.space).ok_or(Error::NotFound)?;
+    // A word that no runtime writes stays what it is.
+    let nothing = u64::MAX;
+    exchange(
+        space,
+        waiting::address(thread_id(program, thread)),
+        nothing,
+        nothing,
+    )
+}
+
 /// Replaces a word of a program by `new` if it is `old`. Gives what it was.
 fn exchange(space: Cap<Space>, at: u64, old: u64, new: u64) -> Result<u64> {
     let mut tries = 0;
@@ -223,6 +241,7 @@ pub fn attend() {
                 let seen = emulate::look(program.into(), thread.into(), word.into());
                 (number, seen)
             }
+            Ask::Waiting { program, thread } => (number, waiting(program.into(), thread.into())),
         },
     };
     if number == last {

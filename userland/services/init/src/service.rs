@@ -9,8 +9,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK, name};
 use dyad_abi::service::{process, program, slot, thread_id, thread_of_id};
 use dyad_abi::user::{
-    self, DATA_STACK_SIZE, FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT, PAGE_SIZE, ReportKind, STACK_SIZE,
-    Stack,
+    self, DATA_STACK_SIZE, FAULT_CROSSING_SHIFT, FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT,
+    MAX_CROSSINGS, PAGE_SIZE, ReportKind, STACK_SIZE, Stack,
 };
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_services::ending::Ending;
@@ -262,6 +262,18 @@ impl fmt::Display for Reason {
                 write!(f, " on node {node}")?;
             }
             return f.write_str("; --mem-local and --mem-cxl give nodes more");
+        }
+        if let Some(why) = Error::from_code(self.kind >> FAULT_CROSSING_SHIFT & 0xff) {
+            return match why {
+                Error::TooDeep => write!(
+                    f,
+                    ": at most {MAX_CROSSINGS} crossing calls can be within each other"
+                ),
+                why => write!(
+                    f,
+                    ": a call of a function of the other ISA did not cross: {why}"
+                ),
+            };
         }
         let (name, size) = match user::run_over(self.thread, self.address) {
             None => return Ok(()),
