@@ -15,6 +15,7 @@ pub use oversize::Oversize;
 
 use self::inputs::Inputs;
 use crate::files::{self, FileError};
+use crate::llvm::Unreadable;
 use crate::process::{ToolError, ToolErrorKind, run};
 use crate::toolchain::{FRONT_TARGET, Toolchain, clean_command};
 use std::ffi::{OsStr, OsString};
@@ -117,6 +118,8 @@ pub enum FrontendError {
     },
     /// The optimiser failed.
     Optimiser(ToolError),
+    /// A line of the program's IR cannot be read.
+    Unreadable(Unreadable),
     /// A result cannot be read.
     File(FileError),
 }
@@ -162,6 +165,7 @@ impl fmt::Display for FrontendError {
                 )
             }
             FrontendError::Optimiser(e) => write!(f, "the program cannot be optimised: {e}"),
+            FrontendError::Unreadable(e) => write!(f, "the program cannot be optimised: {e}"),
             FrontendError::File(e) => e.fmt(f),
         }
     }

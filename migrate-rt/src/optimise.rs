@@ -9,6 +9,8 @@
 //! The attributes change before the optimisation, not after it: what decides about vectors, unrolling and tables
 //! asks what an operation costs.
 
+mod float;
+
 use crate::files;
 use crate::frontend::{FrontendError, PostLto, PreLto, check_size};
 use crate::llvm::Line;
@@ -47,6 +49,7 @@ pub fn optimise(
         ["linked.ll", "with-registers.ll", "optimised.ll"].map(|n| dir.join(n));
     opt(tools, dir, &["-passes=globaldce"], &program.path, &linked)?;
     let text = with_registers(&text_of(&linked)?);
+    let text = float::in_registers(&text).map_err(FrontendError::Unreadable)?;
     files::write(&input, text.as_bytes()).map_err(FrontendError::File)?;
     drop(text);
     let passes = [

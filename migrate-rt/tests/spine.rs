@@ -464,3 +464,20 @@ fn a_variable_without_a_size_has_an_address() {
     );
     assert!(spine.functions.iter().any(|f| f == "work"));
 }
+
+/// A call that touches no memory gives the same result behind a site as before it. It is made again there: its first result is in
+/// a register, or on the native stack.
+#[test]
+fn a_result_is_not_taken_for_that_of_an_equal_call_behind_a_site() {
+    let spine = made(
+        "equal-calls",
+        &module(
+            "declare i64 @pure(i64) nounwind willreturn memory(none)\n\
+             define internal void @work(i64 %n) {\nstart:\n  %a = call i64 @pure(i64 41)\n  %b = call i64 @plain(i64 %a)\n\
+             call void @dyad_migrate_point()\n  %c = call i64 @pure(i64 41)\n  %d = call i64 @plain(i64 %c)\n  ret void\n}",
+        ),
+    );
+    let text = spine.ir.text();
+    assert_eq!(text.matches("call i64 @pure(i64 41)").count(), 2, "{text}");
+    assert!(!text.contains("presplitcoroutine"), "{text}");
+}

@@ -16,8 +16,13 @@ const DECIDED: [&str; 4] = [
     "\"no-jump-tables\"",
     "\"tail-call\"",
 ];
-/// What spine functions have instead.
-pub(super) const SPINE: &str = "\"frame-pointer\"=\"all\" \"no-jump-tables\"=\"true\"";
+/// What spine functions have instead, until [`let_go`] takes [`SUSPENDS`] away.
+pub(super) const SPINE: &str =
+    "presplitcoroutine \"frame-pointer\"=\"all\" \"no-jump-tables\"=\"true\"";
+/// What spine functions have while variables become frames. Like a coroutine, a spine function can be on another CPU
+/// behind a call. So passes do not take the result of a call before a site for that of an equal call behind it,
+/// although the callee touches no memory: that result would be on the native stack meanwhile.
+const SUSPENDS: &str = "presplitcoroutine";
 /// What keeps the optimiser away from all other functions.
 const ALONE: &str = "noinline optnone";
 
@@ -129,12 +134,15 @@ pub(super) fn insert_attributes(header: &str, what: &str) -> Option<String> {
     Some(format!("{} {what}{}", &header[..end], &header[end..]))
 }
 
-/// The module without the attributes of [`left_alone`].
+/// The module without the attributes of [`left_alone`], and without [`SUSPENDS`].
 pub(super) fn let_go(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines().filter(|l| !l.starts_with("; ")) {
         match Line::of(line) {
-            Line::Attributes => out.push_str(&line.replace(" optnone", "")),
+            Line::Attributes => {
+                let line = line.replace(" optnone", "");
+                out.push_str(&line.replace(&format!(" {SUSPENDS}"), ""));
+            }
             _ => out.push_str(line),
         }
         out.push('\n');

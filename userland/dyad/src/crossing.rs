@@ -57,8 +57,8 @@
 //! error instead.
 
 pub use dyad_rt::crossing::{
-    Callable, ComesBack, Crosses, Policy, Word, comes_back, crosses, current_policy, fits, policy,
-    try_call,
+    Callable, ComesBack, Crosses, Policy, Word, comes_back, crosses, current_policy, fits, kind,
+    policy, try_call,
 };
 
 /// Uses of `#[dyad::isa]` that must fail to compile.

@@ -32,10 +32,17 @@ pub trait Crosses: sealed::Sealed {
     label = "neither nothing, nor an integer of 32 or 64 bits, a floating-point number, or a thin pointer",
     note = "have the caller pass a reference to where the result is to be put"
 )]
-pub trait ComesBack {}
+pub trait ComesBack {
+    /// Whether the value is in a floating-point register.
+    const FLOAT: bool;
+}
 
-impl ComesBack for () {}
-impl<T: Crosses> ComesBack for T {}
+impl ComesBack for () {
+    const FLOAT: bool = false;
+}
+impl<T: Crosses> ComesBack for T {
+    const FLOAT: bool = T::FLOAT;
+}
 
 /// Integers and pointers in the form that they have in a register.
 pub trait Word: Sized {
@@ -120,6 +127,12 @@ pub const fn crosses<T: Crosses>() {}
 /// Compiles only for types that may be returned.
 #[doc(hidden)]
 pub const fn comes_back<T: ComesBack>() {}
+
+/// The letter that tells the build where a value is: in a floating-point register, or not.
+#[doc(hidden)]
+pub const fn kind(float: bool) -> u8 {
+    if float { b'f' } else { b'w' }
+}
 
 /// Checks that `all` arguments, `floats` of them floating-point numbers, are passed in registers on both
 /// ISAs.

@@ -20,8 +20,8 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::Result;
 use dyad_abi::user::PAGE_SIZE;
+use dyad_abi::{NodeId, Result};
 use linked_list_allocator::Heap as Area;
 
 use crate::Lock;
@@ -35,8 +35,32 @@ const MAX_CHUNK: u64 = 32 << 20;
 /// ends.
 const SLACK: u64 = 256;
 
-/// Source of chunks: a function that returns zero-filled pages of the requested length, owned by the caller.
-pub type MapFn = fn(u64) -> Result<NonNull<u8>>;
+/// Source of chunks: zero-filled pages, owned by the caller.
+///
+/// It is no pointer to a function: a call through one may reach each function of its type, and if one of these reaches
+/// a migration point, so would all code that allocates.
+#[derive(Clone, Copy)]
+enum Source {
+    /// Pages of the node that touches them.
+    Here,
+    /// Pages of a node.
+    Of(NodeId),
+    /// Memory of a test: parts of leaked blocks, aligned to pages, each once.
+    #[cfg(test)]
+    Test(fn(u64) -> Result<NonNull<u8>>),
+}
+
+impl Source {
+    /// Pages of that many bytes in all.
+    fn map(self, len: u64) -> Result<NonNull<u8>> {
+        match self {
+            Source::Here => limit::here(len),
+            Source::Of(node) => limit::on(len, node),
+            #[cfg(test)]
+            Source::Test(map) => map(len),
+        }
+    }
+}
 
 struct Areas {
     areas: [Area; AREAS],
@@ -50,7 +74,7 @@ unsafe impl Send for Areas {}
 
 /// A growing heap; meant to be the `#[global_allocator]`.
 pub struct Heap {
-    map: MapFn,
+    source: Source,
     state: Lock<Areas>,
     /// Bytes mapped from the kernel, for [`usage`](Heap::usage); written under the lock, read without it.
     mapped: AtomicU64,
@@ -69,19 +93,13 @@ pub struct HeapUse {
 impl Heap {
     /// An empty heap that takes memory from `MapAnon`, as long as there are frames for it.
     pub const fn new() -> Heap {
-        // SAFETY: 1. The source returns fresh memory of `map_anon` that nobody else has.
-        unsafe { Heap::with_source(limit::here) }
+        Heap::of(Source::Here)
     }
 
-    /// An empty heap over another source.
-    ///
-    /// # Safety
-    ///
-    /// `map(len)` must return memory of that length, aligned to [`PAGE_SIZE`], that stays mapped
-    /// and belongs to the heap for ever.
-    pub const unsafe fn with_source(map: MapFn) -> Heap {
+    /// An empty heap over a source.
+    const fn of(source: Source) -> Heap {
         Heap {
-            map,
+            source,
             state: Lock::new(Areas {
                 areas: [const { Area::empty() }; AREAS],
                 used: 0,
@@ -104,7 +122,7 @@ impl Heap {
                 self.allocated.store(state.allocated(), Ordering::Relaxed);
                 return block.as_ptr();
             }
-            if state.grow(self.map, layout).is_none() {
+            if state.grow(self.source, layout).is_none() {
                 return ptr::null_mut();
             }
             self.mapped.store(state.mapped, Ordering::Relaxed);
@@ -170,7 +188,7 @@ impl Areas {
             .find_map(|a| a.allocate_first_fit(layout).ok())
     }
 
-    fn grow(&mut self, map: MapFn, layout: Layout) -> Option<()> {
+    fn grow(&mut self, source: Source, layout: Layout) -> Option<()> {
         let need = (layout.size() as u64)
             .checked_add(layout.align() as u64 + SLACK)?
             .checked_next_multiple_of(PAGE_SIZE)?;
@@ -178,9 +196,9 @@ impl Areas {
             .clamp(MIN_CHUNK, MAX_CHUNK)
             .next_multiple_of(PAGE_SIZE);
         // When memory is short the generous step may fail where the bare need does not.
-        let (len, chunk) = match map(need.max(step)) {
+        let (len, chunk) = match source.map(need.max(step)) {
             Ok(chunk) => (need.max(step), chunk),
-            Err(_) if step > need => (need, map(need).ok()?),
+            Err(_) if step > need => (need, source.map(need).ok()?),
             Err(_) => return None,
         };
         self.mapped += len;
@@ -252,8 +270,7 @@ mod tests {
     }
 
     fn heap() -> Heap {
-        // SAFETY: 1. `source` gives page-aligned parts of a leaked block, each once.
-        unsafe { Heap::with_source(source) }
+        Heap::of(Source::Test(source))
     }
 
     /// Allocates, fills and frees in a fixed but irregular order; every block keeps its bytes.

@@ -77,14 +77,19 @@ impl fmt::Display for Difference {
 
 /// Says what went wrong, with the smallest program that shows it.
 fn shrunk(seeds: &[u64], all: Difference, turned: bool) -> String {
-    let Some(seed) = all.seed.or_else(|| culprit(seeds, turned)) else {
-        let (first, count) = (seeds[0], seeds.len());
+    let full = Size::default();
+    let fewest = match &all.seed {
+        Some(seed) => &[*seed][..],
+        None => fewest(seeds, turned),
+    };
+    let [seed] = *fewest else {
+        // Played once more, so that the program is there.
+        let difference = one(fewest, full, turned).err().unwrap_or(all);
+        let (first, count) = (fewest[0], fewest.len());
         return format!(
-            "{all}\nno program shows it alone; repeat with DYAD_SEED={first} DYAD_FUZZ={count} DYAD_TIER=full cargo test -p dyad-qemu-tests --test qemu -- {NAME}"
+            "{difference}\nfewer programs do not show it; repeat with DYAD_SEED={first} DYAD_FUZZ={count} DYAD_TIER=full cargo test -p dyad-qemu-tests --test qemu -- {NAME}"
         );
     };
-    let full = Size::default();
-    let mut smallest = (full, all);
     for functions in 1..=full.functions {
         for statements in 1..=full.statements {
             let size = Size {
@@ -92,12 +97,11 @@ fn shrunk(seeds: &[u64], all: Difference, turned: bool) -> String {
                 statements,
             };
             if let Err(difference) = one(&[seed], size, turned) {
-                smallest = (size, difference);
-                return told(seed, &smallest);
+                return told(seed, &(size, difference));
             }
         }
     }
-    told(seed, &smallest)
+    told(seed, &(full, all))
 }
 
 fn told(seed: u64, (size, difference): &(Size, Difference)) -> String {
@@ -106,20 +110,13 @@ fn told(seed: u64, (size, difference): &(Size, Difference)) -> String {
     )
 }
 
-/// A program of a batch that goes wrong by itself.
-fn culprit(seeds: &[u64], turned: bool) -> Option<u64> {
-    let alone = |seed: &u64| one(&[*seed], Size::default(), turned).is_err();
-    match seeds {
-        [] => None,
-        [seed] => alone(seed).then_some(*seed),
-        _ => {
-            let (left, right) = seeds.split_at(seeds.len() / 2);
-            let half = match one(left, Size::default(), turned) {
-                Err(_) => left,
-                Ok(_) => right,
-            };
-            culprit(half, turned)
-        }
+/// The fewest programs of a batch that go wrong together, found by halves.
+fn fewest(seeds: &[u64], turned: bool) -> &[u64] {
+    let (left, right) = seeds.split_at(seeds.len() / 2);
+    let wrong = |half: &&[u64]| !half.is_empty() && one(half, Size::default(), turned).is_err();
+    match [left, right].into_iter().find(wrong) {
+        Some(half) => fewest(half, turned),
+        None => seeds,
     }
 }
 

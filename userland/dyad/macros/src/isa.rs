@@ -14,8 +14,9 @@ const BEFORE: &str = r#"
     #[cfg_attr(target_os = "none", unsafe(link_section = "SECTION"))]
 "#;
 
-/// What is put behind it: the checks of the types, and its address, so that nothing that optimises changes
-/// how it is called.
+/// What is put behind it: the checks of the types; its address, so that nothing that optimises changes how it is
+/// called; and which arguments, and whether the result, are floating-point numbers, as the front end's target passes them
+/// as integers.
 const BEHIND: &str = r#"
     const _: () = {
         #[allow(non_snake_case, dead_code)]
@@ -25,6 +26,9 @@ const BEHIND: &str = r#"
         #[cfg(target_os = "none")]
         #[used]
         static ADDRESS: UNSAFE extern "C" fn(LIST) -> R = NAME;
+        #[cfg(target_os = "none")]
+        #[used]
+        static KINDS: [u8; KINDS_LEN] = [KINDS_LIST];
     };
 "#;
 
@@ -62,9 +66,18 @@ pub fn expand(arguments: TokenStream, item: &TokenStream) -> Result<TokenStream,
     checks.push_str(&format!(
         "const {{ ::dyad::crossing::fits({count}, {sum}) }}; ::dyad::crossing::comes_back::<R>();"
     ));
+    let kinds: Vec<_> = (0..count)
+        .map(|i| match checked.contains(&i) {
+            true => format!("::dyad::crossing::kind(<T{i} as ::dyad::crossing::Crosses>::FLOAT), "),
+            false => "::dyad::crossing::kind(false), ".to_owned(),
+        })
+        .chain(["::dyad::crossing::kind(<R as ::dyad::crossing::ComesBack>::FLOAT)".to_owned()])
+        .collect();
     let list: Vec<_> = (0..count).map(|i| format!("T{i}")).collect();
     let behind = BEHIND
         .replace("CHECKS", &checks)
+        .replace("KINDS_LEN", &(count + 1).to_string())
+        .replace("KINDS_LIST", &kinds.concat())
         .replace("LIST", &list.join(", "))
         .replace("UNSAFE", if function.is_unsafe { "unsafe" } else { "" });
     let behind: TokenStream = behind.parse().unwrap_or_default();

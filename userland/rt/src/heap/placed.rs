@@ -13,13 +13,13 @@
 //! invocation nothing is wanted.
 
 use core::alloc::{GlobalAlloc, Layout};
-use core::ptr::{self, NonNull};
+use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
+use dyad_abi::NodeId;
 use dyad_abi::ident::MAX_NODES;
-use dyad_abi::{NodeId, Result};
 
-use super::{Heap, HeapUse};
+use super::{Heap, HeapUse, Source};
 
 /// Slot of the thread control block that says on which node the thread wants memory: 0, or 1 and its
 /// number.
@@ -34,28 +34,17 @@ pub struct Heaps {
     any: AtomicBool,
 }
 
-fn of_node<const N: u64>(len: u64) -> Result<NonNull<u8>> {
-    let node = NodeId::new(N).ok_or(dyad_abi::Error::NoSuchNode)?;
-    super::limit::on(len, node)
-}
-
 impl Heaps {
     /// Empty heaps that take memory from the pager.
     pub const fn new() -> Heaps {
-        const _: () = assert!(MAX_NODES == 8);
-        // SAFETY: 1. The pager gives fresh memory that nobody else has.
-        let placed = unsafe {
-            [
-                Heap::with_source(of_node::<0>),
-                Heap::with_source(of_node::<1>),
-                Heap::with_source(of_node::<2>),
-                Heap::with_source(of_node::<3>),
-                Heap::with_source(of_node::<4>),
-                Heap::with_source(of_node::<5>),
-                Heap::with_source(of_node::<6>),
-                Heap::with_source(of_node::<7>),
-            ]
-        };
+        let mut placed = [const { Heap::new() }; MAX_NODES];
+        let mut n = 0;
+        while n < MAX_NODES {
+            if let Some(node) = NodeId::new(n as u64) {
+                placed[n].source = Source::Of(node);
+            }
+            n += 1;
+        }
         Heaps {
             general: Heap::new(),
             placed,
@@ -176,8 +165,8 @@ mod host {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dyad_abi::Error;
     use dyad_abi::user::PAGE_SIZE;
+    use dyad_abi::{Error, Result};
     use std::cell::Cell;
     use std::collections::BTreeMap;
 
@@ -200,8 +189,7 @@ mod tests {
     }
 
     fn heaps() -> Heaps {
-        // SAFETY: 1. Each block is fresh and never freed.
-        let heap = || unsafe { Heap::with_source(source) };
+        let heap = || Heap::of(Source::Test(source));
         on(u64::MAX);
         LEFT.set(u64::MAX);
         Heaps {
