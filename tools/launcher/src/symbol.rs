@@ -280,6 +280,37 @@ mod tests {
     }
 
     #[test]
+    fn callers_of_panics_are_found_in_what_programs_say() {
+        let line = "  called from 0x41000010 0x41000200 on aarch64";
+        let expected = (vec![0x4100_0010, 0x4100_0200], Isa::Aarch64);
+        assert_eq!(callers(line), Some(expected));
+        for other in [
+            "called from 0x41000010 on aarch64",
+            "  called from 0x41000010 on arm",
+            "  called from 0x41000010, 7 on x86_64",
+            "  called from home on x86_64",
+            "  called from ",
+        ] {
+            assert_eq!(callers(other), None, "{other}");
+        }
+        for (frame, own) in [
+            ("app::f (src/main.rs:7)", true),
+            ("alloc::vec::push (library/alloc/src/vec/mod.rs:7)", false),
+            (
+                "alloc::vec::push (/rustc/5980/library/alloc/src/vec/mod.rs:7)",
+                false,
+            ),
+            ("dyad::rt::panic (userland/dyad/src/rt.rs:7)", false),
+            ("dyad_spine_root (src/main.rs:7)", false),
+            ("app::f", false),
+        ] {
+            assert_eq!(is_own(frame), own, "{frame}");
+        }
+        // Without names the line stays as it is.
+        assert_eq!(Symboliser::default().own_callers(&[0x4100_0010]), None);
+    }
+
+    #[test]
     fn faults_of_programs_are_found_in_what_init_says() {
         let line = "init: program \"p\", thread 3: write to 0x70 at pc 0x41007 on aarch64";
         let at = line.find(" on ").unwrap();
