@@ -5,7 +5,7 @@
 //! command line, where they beat manifests, configuration files and the environment, so crates
 //! outside of this workspace are built in the same way.
 //!
-//! The compiler makes bitcode of each crate, and the linker gets it ([`inputs`]): neither link-time optimisation nor code
+//! The compiler makes bitcode of each crate, and the linker gets it (`inputs`): neither link-time optimisation nor code
 //! generation of the front end's target is done, as nobody would use the result ([`optimise`](crate::optimise)).
 
 mod inputs;

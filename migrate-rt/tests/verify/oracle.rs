@@ -104,9 +104,11 @@ fn breaks(ops: &[Op]) -> bool {
         let mut next = vec![at + 1];
         let r = &mut state.registers;
         let s = &mut state.slots;
-        let passed = |halves: &[[Half; 2]]| {
-            let marked = |h: &Half| h.marked && !h.new;
-            halves.iter().flatten().any(marked)
+        // What callees take is not known here. So a low half that was copied has a meaning; an upper one may be what
+        // was left above a narrower value.
+        let passed = |registers: &[[Half; 2]]| {
+            let marked = |[low, _]: &[Half; 2]| low.marked && !low.new;
+            registers.iter().any(marked)
         };
         match *op {
             Op::Define(a) => r[a] = [NEW; 2],
