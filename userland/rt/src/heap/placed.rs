@@ -165,6 +165,7 @@ mod host {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::ptr::NonNull;
     use dyad_abi::user::PAGE_SIZE;
     use dyad_abi::{Error, Result};
     use std::cell::Cell;
