@@ -78,6 +78,9 @@ pub struct PostLto {
     pub text: String,
 }
 
+/// What the crate that compiles C in build scripts says when that fails.
+const C_COMPILER: &str = "error occurred in cc-rs:";
+
 /// Why there is no IR.
 #[derive(Debug)]
 pub enum FrontendError {
@@ -145,7 +148,15 @@ impl fmt::Display for FrontendError {
             ),
             FrontendError::Cargo(e) => e.fmt(f),
             FrontendError::Compile { bin, diagnostics } => {
-                write!(f, "{bin} does not compile:\n{}", diagnostics.trim_end())
+                write!(f, "{bin} does not compile:\n{}", diagnostics.trim_end())?;
+                match diagnostics.contains(C_COMPILER) {
+                    true => write!(
+                        f,
+                        "\na crate compiles C or assembly in its build script, which is for one ISA only\n\
+                         do: give it the feature that keeps it from that, for example `pure` of blake3"
+                    ),
+                    false => Ok(()),
+                }
             }
             FrontendError::NoIr { bin } => write!(
                 f,
@@ -323,4 +334,20 @@ fn oversize(path: &Path) -> Result<Option<Oversize>, FileError> {
     }
     let file = std::fs::File::open(path).map_err(failed)?;
     oversize::look(std::io::BufReader::with_capacity(1 << 20, file)).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crates_that_compile_c_are_told_from_errors_of_the_program() {
+        let error = |diagnostics: &str| {
+            let (bin, diagnostics) = ("b3".to_owned(), diagnostics.to_owned());
+            FrontendError::Compile { bin, diagnostics }.to_string()
+        };
+        let text = error("  error occurred in cc-rs: command did not execute successfully\n");
+        assert!(text.ends_with("for example `pure` of blake3"), "{text}");
+        assert!(!error("error[E0425]: cannot find value `x`\n").contains("do:"));
+    }
 }

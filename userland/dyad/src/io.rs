@@ -2,12 +2,14 @@
 //! process.
 //!
 //! ```no_run
+//! # fn main() -> dyad::Result<()> {
 //! let mut line = dyad::prelude::thread::String::new();
 //! while dyad::io::stdin().read_line(&mut line)? != 0 {
 //!     dyad::println!("{} characters", line.trim_end().chars().count());
 //!     line.clear();
 //! }
-//! # dyad::Result::Ok(())
+//! # Ok(())
+//! # }
 //! ```
 //!
 //! All input is there when the program starts, so nothing here waits. Threads on all nodes read from one position; each

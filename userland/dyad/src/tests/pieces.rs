@@ -190,8 +190,8 @@ fn the_limit_of_threads_is_named() {
             "a program has at most 64 threads at a time, its first one included"
         );
         assert_eq!(threads.len(), 63);
+        threads.iter().for_each(|_| last.release());
         for thread in threads {
-            last.release();
             thread.join()?;
         }
         Ok(())
