@@ -38,6 +38,10 @@ const PROFILE_SETTINGS: [(&str, &str); 7] = [
     ("debug", "\"line-tables-only\""),
 ];
 
+/// Settings by which crates are told to leave out what is written for one ISA: their own switches, which are flags of the
+/// compiler and not features. The `aes` crate has intrinsics of AArch64 whether or not the target has vector registers.
+const PORTABLE: [&str; 1] = ["--cfg=aes_backend=\"soft\""];
+
 const RUSTFLAGS: [&str; 4] = [
     "-Csymbol-mangling-version=v0",
     "-Crelocation-model=static",
@@ -224,7 +228,8 @@ pub fn check_name(name: &str) -> Result<(), FrontendError> {
 }
 
 fn cargo(tools: &Toolchain, source: &Source<'_>, linker: &Path) -> std::process::Command {
-    let mut flags: Vec<OsString> = RUSTFLAGS.into_iter().map(OsString::from).collect();
+    let all = RUSTFLAGS.into_iter().chain(PORTABLE);
+    let mut flags: Vec<OsString> = all.map(OsString::from).collect();
     let mut flag = OsString::from("-Clinker=");
     flag.push(linker);
     flags.push(flag);

@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `llvm.aarch64.isb` (`core::hint::spin_loop`) | call of the stub `dyad_relax` | no other back end knows it |
 //! | reading and setting the data-independent timing mode | 0, and a fence | one ISA has it |
+//! | conditional moves of the crate `cmov`, as AArch64 assembly | `icmp` and `select` | both back ends have an instruction for it |
 //! | `unnamed_addr` on data | dropped | back ends merge such constants, each in its own way: addresses would differ |
 //! | `private` data and functions | `internal` | private names are not in symbol tables, so equality could not be checked |
 //! | `target-cpu`, `target-features` attributes | dropped | they name the front end's target |
@@ -26,11 +27,13 @@ mod crossing;
 mod error;
 mod float;
 mod invocation;
+mod select;
 mod target;
 mod thread;
 mod timing;
 
 pub use error::{IrError, Violation, ViolationKind};
+pub(crate) use target::is_comment;
 
 use crate::llvm::{Global, Line, declares, module_target, with_module_target};
 use crate::source::Symbols;
@@ -82,6 +85,7 @@ impl NeutralIr {
                 Line::Body if line.contains(" asm sideeffect \"") => {
                     out.push_str(&timing::without_mode(line));
                 }
+                Line::Body if line.contains(" asm \"") => out.push_str(&select::portable(line)),
                 Line::Attributes => out.push_str(&target::without_attributes(line)),
                 Line::Declare if MAPPED.iter().any(|(from, _)| declares(line, from)) => continue,
                 Line::Body if line.contains("@llvm.aarch64.") => {

@@ -98,6 +98,22 @@ fn what_cannot_be_on_the_stack_is_refused_with_its_place() {
     const { assert!(MAX_FRAME < 300_000) }
 }
 
+/// What hides a value from the optimiser is nothing on the machine, so that it may be where threads migrate.
+#[test]
+fn barriers_for_the_optimiser_are_on_the_spine() {
+    for (n, barrier) in ["\"\", \"=r,0\"", "\"/* ${0} */\", \"=r,0\""]
+        .iter()
+        .enumerate()
+    {
+        let body = format!(
+            "define internal void @work(i64 %n) !dbg !4 {{\nstart:\n  call void @dyad_migrate_point(), !dbg !6\n  \
+             %b = call i64 asm {barrier}(i64 %n), !dbg !6\n  call void @used(i64 %b), !dbg !6\n  ret void\n}}\n\
+             declare void @used(i64)"
+        );
+        made(&format!("barrier-{n}"), &module(&body));
+    }
+}
+
 #[test]
 fn what_is_entered_from_outside_is_no_part_of_the_spine() {
     let work = "define internal void @work(i64 %n) {\nstart:\n  call void @dyad_migrate_point()\n  ret void\n}";

@@ -34,7 +34,7 @@ fn neutral_template(template: &str) -> bool {
 
 /// Whether a line of inline assembly is one comment, such as `/* ${0} */`, which names an operand and does nothing.
 /// Both assemblers know this form.
-fn is_comment(line: &str) -> bool {
+pub(crate) fn is_comment(line: &str) -> bool {
     let inside = line
         .trim()
         .strip_prefix("/*")

@@ -18,6 +18,7 @@ use super::error::{Refused, SpineError};
 use super::graph::Graph;
 use super::inst::{Call, Callee, Inst, Odd};
 use super::{LEAF, Report, Site};
+use crate::ir::is_comment;
 use crate::llvm::{
     Block, FAST_MATH_FLAGS, Function, Header, Item, Kind, Lexed, Module, declares, lex, parts,
     rename,
@@ -289,12 +290,13 @@ impl Pass<'_> {
         {
             self.refuse(f, inst, Refused::MustTail);
         }
-        // An empty template is a barrier for the optimiser and nothing else; a marker is a
-        // no-operation.
+        // An empty template is a barrier for the optimiser and nothing else, and so is a comment; a marker
+        // is a no-operation.
         if call.callee == Callee::Asm {
             let text = (call.callee_at..call.args.start).find(|i| l.kind(*i) == Some(Kind::Text));
             let template = text.map_or("", |i| l.text(i).trim_matches('"'));
-            let harmless = |t: &str| t.is_empty() || t == "nop" || t.starts_with(".4byte ");
+            let harmless =
+                |t: &str| t.is_empty() || t == "nop" || t.starts_with(".4byte ") || is_comment(t);
             if !template.split("\\0A").all(harmless) {
                 self.refuse(f, inst, Refused::Assembly);
             }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`bench`](mod@bench) | runs, statistics, tables and pages of `cargo xtask bench` |
 //! | [`sweep`](mod@sweep) | matrices of settings and their table |
+//! | [`gallery`](mod@gallery) | programs on crates from the registry, compared with the host |
 //! | [`held`] | many runs, of which only those that fail leave logs |
 //! | [`validate`] | comparisons of `cargo xtask validate-sim` |
 //! | [`qemu_plugins`] | plugins of others that both compare with |
@@ -15,6 +16,7 @@
 extern crate dyad_launcher;
 
 pub mod bench;
+pub mod gallery;
 pub mod held;
 pub mod qemu_plugins;
 pub mod sweep;

@@ -31,6 +31,7 @@ mod emulation;
 mod explore;
 mod flood;
 mod fuzz;
+mod gallery;
 mod jumping;
 mod kill;
 mod memory;
@@ -94,6 +95,7 @@ fn main() -> ExitCode {
     trials.extend(migrate_threads::trials());
     trials.extend(back_ends::trials());
     trials.extend(fuzz::trials());
+    trials.extend(gallery::trials());
     trials.extend(validation::trials());
     trials.extend(simulation::trials());
     trials.extend(translations::trials(&names));

@@ -4,6 +4,7 @@ mod bench;
 mod build;
 mod doctor;
 mod explore;
+mod gallery;
 mod migrate;
 mod miri;
 mod new;
@@ -52,6 +53,8 @@ enum Command {
     Sim(sim::SimArgs),
     /// Measure and print the results beside those of other systems
     Bench(bench::BenchArgs),
+    /// Build and play the programs on crates from the registry; compare what they print with the host
+    Gallery(gallery::GalleryArgs),
     /// Compare what the simulator counts with what must come out and with what others count
     ValidateSim(validate::ValidateArgs),
     /// Build kernels and programs without running them
@@ -94,6 +97,7 @@ pub fn main() -> ExitCode {
         Command::Explore(args) => explore::explore(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Bench(args) => bench::bench(&args),
+        Command::Gallery(args) => gallery::gallery(&args),
         Command::ValidateSim(args) => validate::validate(&args),
         Command::Build(args) => build::build(&args),
         Command::New(args) => new::new(&args),

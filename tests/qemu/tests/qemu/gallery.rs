@@ -1,0 +1,54 @@
+//! The gallery (`tests/programs/gallery`): programs on widely used crates print on a pair what they print on the host, byte for
+//! byte, while they move below the crates' frames.
+//!
+//! One trial for each program and order of nodes. The tier `quick` has those of three crates.
+
+use dyad_abi::Isa;
+use dyad_launcher::launch::Quiet;
+use dyad_measure::gallery::{ORDERS, Program, programs};
+use dyad_tier::Tiers;
+use libtest_mimic::{Failed, Trial};
+
+use crate::times;
+
+/// The programs of the tier `quick`.
+const QUICK: [&str; 3] = ["serde-json", "hashbrown", "sha2"];
+
+/// The trials of this module.
+pub fn trials() -> Vec<Trial> {
+    let programs = match programs() {
+        Ok(programs) => programs,
+        Err(e) => {
+            let name = "gallery::has_its_programs";
+            return vec![times::test(Tiers::QUICK, name, move || Err(e.into()))];
+        }
+    };
+    let all = programs.into_iter().flat_map(|program| {
+        let tiers = match QUICK.contains(&program.name.as_str()) {
+            true => Tiers::QUICK.and(Tiers::FULL),
+            false => Tiers::FULL,
+        };
+        ORDERS.map(move |nodes| {
+            let name = format!("gallery::{}_{}_first", program.name, nodes[0]);
+            let program = program.clone();
+            times::test(tiers, name, move || play(&program, nodes))
+        })
+    });
+    all.collect()
+}
+
+fn play(program: &Program, nodes: [Isa; 2]) -> Result<(), Failed> {
+    if let Some(why) = &program.refused {
+        return match program.build() {
+            Err(e) if e.to_string().contains(why) => Ok(()),
+            Err(e) => Err(format!("{e}\ninstead of: {why}").into()),
+            Ok(_) => Err(format!("it builds, although its manifest says: {why}").into()),
+        };
+    }
+    let expected = program.on_host()?;
+    let run = program.play(nodes, &expected, &mut Quiet);
+    match run.failure {
+        Some(why) => Err(why.into()),
+        None => Ok(()),
+    }
+}
