@@ -8,6 +8,7 @@ use core::fmt;
 use dyad_abi::{Isa, NodeId};
 use dyad_shm::LayoutHash;
 use dyad_shm::frame::{Epoch, Version};
+use dyad_shm::permitted::Permitted;
 
 const TYPE_SHIFT: u32 = 29;
 pub(crate) const KIND_SHIFT: u32 = 24;
@@ -367,6 +368,18 @@ pub(crate) const fn samples(h: LayoutHash) -> LayoutHash {
         .bits(),
     )
 }
+
+// The sanitizer takes the same words for those of kernel objects.
+const _: () = {
+    let mut ty = 0;
+    while ty <= RETIRED {
+        let old = ty << TYPE_SHIFT;
+        let is_object = ty == FROZEN || ty == KERNEL;
+        assert!(Permitted::Object.matters(old, !old) == is_object);
+        assert!(!Permitted::Object.matters(old, old | Refs::MAX.0 as u64));
+        ty += 1;
+    }
+};
 
 impl fmt::Display for FrameWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

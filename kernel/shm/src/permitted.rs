@@ -72,11 +72,13 @@ impl Permitted {
         )
     }
 
-    /// The bits of the word that count: a lookup of the object does not depend on the number of references.
-    pub const fn significant(self) -> u64 {
+    /// Whether old bytes of the word can do harm where the new ones are in memory. A lookup of an object does not
+    /// depend on the number of references, and an old word that is not that of a kernel object has it looked at again,
+    /// at memory.
+    pub const fn matters(self, old: u64, new: u64) -> bool {
         match self {
-            Permitted::Object => !0 << REFERENCES,
-            _ => !0,
+            Permitted::Object => (old ^ new) >> REFERENCES != 0 && may_be_object(old),
+            _ => old != new,
         }
     }
 
@@ -88,6 +90,15 @@ impl Permitted {
 
 /// Lowest bits of the first word of a frame record: the number of references.
 const REFERENCES: u32 = 24;
+/// The lowest of three bits with the type of a frame, and the types of kernel objects: frozen, and in use.
+const TYPE: u32 = 29;
+const OBJECTS: [u64; 2] = [3, 5];
+
+/// Whether the first word of a frame record may be that of a kernel object.
+const fn may_be_object(word: u64) -> bool {
+    let ty = word >> TYPE & 7;
+    ty == OBJECTS[0] || ty == OBJECTS[1]
+}
 
 /// Section of a kernel's image that lists its permitted reads; it is not loaded. An entry is the
 /// address of the load instruction in eight bytes and the number of the reason in eight, both

@@ -11,6 +11,8 @@ use crate::config::LINE_BYTES;
 pub const MAX_FINDINGS: usize = 1024;
 /// Most addresses of one finding that are kept.
 const MAX_PLACES: usize = 4;
+/// Most pairs of values of one finding that are kept of late reads.
+const MAX_LATE: usize = 64;
 
 /// What a program did that it may not do without coherent caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -93,9 +95,12 @@ pub struct Row {
     pub frame: u64,
     /// Old and new value, the first time.
     pub values: (u64, u64),
-    /// Bits that differed when it was [late](Finding::late).
+    /// Old and new values when it was [late](Finding::late): the first few different ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late: Vec<(u64, u64)>,
+    /// How often it was late with values for which there was no room.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub late_bits: u64,
+    pub later: u64,
     /// How often.
     pub count: u64,
 }
@@ -140,12 +145,17 @@ impl Findings {
             at: Vec::new(),
             frame,
             values: (f.old, f.new),
-            late_bits: 0,
+            late: Vec::new(),
+            later: 0,
             count: 0,
         });
         row.count += 1;
-        if f.late {
-            row.late_bits |= f.old ^ f.new;
+        let values = (f.old, f.new);
+        if f.late && !row.late.contains(&values) {
+            match row.late.len() < MAX_LATE {
+                true => row.late.push(values),
+                false => row.later += 1,
+            }
         }
         if row.at.len() < MAX_PLACES && !row.at.contains(&f.at) {
             row.at.push(f.at);
@@ -194,7 +204,8 @@ mod tests {
         let short: Vec<_> = rows.iter().map(|r| (r.pc, r.at[0], r.count)).collect();
         assert_eq!(short, [(2, 0x1008, 1), (3, 0x1008, 6), (3, 0x1010, 1)]);
         assert_eq!(rows[1].at, [0x1008, 0x2048, 0x3008, 0x4008]);
-        assert_eq!((rows[0].late_bits, rows[1].late_bits), (0, 3));
+        assert_eq!((&rows[0].late[..], rows[0].later), (&[][..], 0));
+        assert_eq!((&rows[1].late[..], rows[1].later), (&[(1, 2)][..], 0));
         let text = serde_json::to_string(&rows).unwrap();
         assert!(text.contains("\"stale-read\""), "{text}");
         assert_eq!(serde_json::from_str::<Vec<Row>>(&text).unwrap(), rows);

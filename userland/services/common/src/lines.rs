@@ -3,8 +3,13 @@
 //! A client's text comes in pieces. What is written to the device at once should be a line, so that lines of
 //! different clients do not mix. A longer line is written in pieces, which the launcher joins.
 
-/// Longest line that is written at once.
-pub const MAX_LINE: usize = 480;
+use dyad_abi::user::MAX_WRITE;
+
+/// Longest head of a piece of a line.
+pub const MAX_HEAD: usize = 12;
+/// Longest line that is written at once: with its head and its end, it is one system call, so that no other client's
+/// line comes in between.
+pub const MAX_LINE: usize = MAX_WRITE - MAX_HEAD - 1;
 
 /// The bytes as text: those that are not UTF-8 become question marks.
 pub fn printable(bytes: &mut [u8]) -> &str {

@@ -7,7 +7,7 @@ use dyad_abi::service::{CONSOLE_THREADS, ReportText, console, console_client, pr
 use dyad_abi::user::{MAX_REPORT_DETAIL, MAX_REPORT_NAME, PAGE_SIZE, ReportKind};
 use dyad_abi::{Error, NodeId, Result};
 use dyad_services::budget::{Budget, Limits};
-use dyad_services::lines::{LineBuffer, MAX_LINE, Part, printable};
+use dyad_services::lines::{LineBuffer, MAX_HEAD, MAX_LINE, Part, printable};
 use dyad_services::robust::RobustLock;
 use dyad_services::rt::{self, Call};
 use dyad_services::shared::Window;
@@ -88,18 +88,15 @@ fn client(badge: u64) -> Result<Client> {
     })
 }
 
-/// Longest head of a piece.
-const HEAD: usize = 24;
-
 /// Writes a line, or a piece of a line of a stream; bytes that are not UTF-8 become question marks.
 fn put(device: Cap<Hardware>, stream: u64, line: &[u8], part: Part) {
-    let head: Text<HEAD> = match part {
+    let head: Text<MAX_HEAD> = match part {
         Part::Whole => Text::of(format_args!("")),
         Part::More => Text::of(format_args!("{}{stream}{}", PIECE as char, MORE as char)),
         Part::Last => Text::of(format_args!("{}{stream}{}", PIECE as char, LAST as char)),
     };
     let head = head.as_str().as_bytes();
-    let mut copy = [b'\n'; HEAD + MAX_LINE + 1];
+    let mut copy = [b'\n'; MAX_HEAD + MAX_LINE + 1];
     let len = line.len().min(MAX_LINE);
     let (into, rest) = copy.split_at_mut(head.len());
     into.copy_from_slice(head);

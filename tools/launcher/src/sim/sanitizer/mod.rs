@@ -151,7 +151,8 @@ impl Explainer<'_> {
     fn permits(&self, row: &Row) -> Option<Permitted> {
         let image = self.images.get(usize::from(row.node))?;
         let why = *image.permitted.get(&row.pc)?;
-        let late = why.until_round() && row.late_bits & why.significant() != 0;
+        let matters = |&(old, new): &(u64, u64)| why.matters(old, new);
+        let late = why.until_round() && (row.later != 0 || row.late.iter().any(matters));
         (row.kind == Kind::StaleRead && !late).then_some(why)
     }
 
@@ -223,7 +224,7 @@ fn missing(row: &Row, by: &Site, writer: Option<&Site>, fetched: Option<&Site>) 
         |w| format!("node {}, which stored it in {},", w.node, w.name),
     );
     match row.kind {
-        Kind::StaleRead if row.late_bits != 0 => format!(
+        Kind::StaleRead if !row.late.is_empty() => format!(
             "an entry in a log, or an invalidation on node {node}: it has completed two rounds since \
              the change and not dropped the line, which it fetched in {since}"
         ),
@@ -380,7 +381,8 @@ mod tests {
             at: vec![dyad_shm::PoolId::Cxl.base().0 + nodes + 128 + 48],
             frame: 0,
             values: (1, 2),
-            late_bits: 0,
+            late: Vec::new(),
+            later: 0,
             count: 3,
         }
     }
@@ -463,22 +465,27 @@ mod tests {
             config: &config,
             images: vec![Image { symbols, permitted }],
         };
-        let permits = |pc, kind, late_bits| {
+        let judged = |pc, kind, late: &[(u64, u64)], later| {
             explainer.permits(&Row {
-                late_bits,
+                late: late.to_vec(),
+                later,
                 ..row(kind, pc)
             })
         };
+        let permits = |pc, kind, late: &[(u64, u64)]| judged(pc, kind, late, 0);
         let (object, anywhere) = (Some(Permitted::Object), Some(Permitted::Placement));
-        assert_eq!(permits(0x10, Kind::StaleRead, 0), object);
-        assert_eq!(
-            permits(0x10, Kind::StaleRead, 0xff_ffff),
-            object,
-            "references"
-        );
-        assert_eq!(permits(0x10, Kind::StaleRead, 1 << 24), None);
-        assert_eq!(permits(0x11, Kind::StaleRead, 1 << 24), anywhere);
-        assert_eq!(permits(0x12, Kind::StaleRead, 0), None);
-        assert_eq!(permits(0x10, Kind::CachedRmw, 0), None);
+        let (space, user) = (0x1_b000_0000, 0x1_8000_0000);
+        assert_eq!(permits(0x10, Kind::StaleRead, &[]), object);
+        let references = (space | 3, space);
+        assert_eq!(permits(0x10, Kind::StaleRead, &[references]), object);
+        // What is no object any more passes for one; what was none is looked at again.
+        let (gone, come) = ((space, user), (user, space));
+        assert_eq!(permits(0x10, Kind::StaleRead, &[gone]), None);
+        assert_eq!(permits(0x10, Kind::StaleRead, &[come, references]), object);
+        assert_eq!(permits(0x10, Kind::StaleRead, &[come, gone]), None);
+        assert_eq!(judged(0x10, Kind::StaleRead, &[come], 1), None);
+        assert_eq!(judged(0x11, Kind::StaleRead, &[gone], 1), anywhere);
+        assert_eq!(permits(0x12, Kind::StaleRead, &[]), None);
+        assert_eq!(permits(0x10, Kind::CachedRmw, &[]), None);
     }
 }
