@@ -491,7 +491,8 @@ impl Gallery {
 mod tests {
     use super::*;
 
-    /// The page of the book has the programs there are, with their versions; whoever changes one makes it anew.
+    /// The page of the book lists all programs with the versions of their crates. After a change, `cargo xtask gallery --page`
+    /// writes the page again.
     #[test]
     fn the_page_has_the_programs_and_their_versions() {
         let page = paths::workspace_root().join("book/src/reference/gallery.md");

@@ -84,7 +84,8 @@ pub fn wait(word: &AtomicU32, value: u32, deadline_ns: u64) -> Result<()> {
     wait_for((What::Word, None), word, value, deadline_ns)
 }
 
-/// Waits like [`wait`], and says in reports about runs that hang what the word is of, and which thread has that.
+/// Waits like [`wait`]. While the thread waits, its control block names the kind of the word and the owner, for reports
+/// about runs that hang.
 ///
 /// # Errors
 ///
