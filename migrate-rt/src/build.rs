@@ -297,7 +297,7 @@ fn back_ends(
     stage(Stage::Ir);
     let neutral = NeutralIr::from_post_lto(&ir.text)?;
     stage(Stage::Spine);
-    let spine = spine::transform(tools, &neutral, work)?;
+    let spine = spine::transform(&neutral, work)?;
     let neutral = spine.as_ref().map_or(neutral, |s| s.ir.clone());
     let migrates = spine.is_some();
     stage(Stage::BackEnds);
@@ -351,13 +351,13 @@ fn migratable(
     programs: &mut [Vec<u8>; 2],
 ) -> Result<[verify::Coverage; 2], SpineError> {
     let [x, a] = &*programs;
-    let of = |isa, file: &[u8]| sites::of_program(isa, file, spine);
-    let spines = [of(Isa::X86_64, x)?, of(Isa::Aarch64, a)?];
-    let [sx, sa] = &spines;
-    let coverage = [
-        verify::program(Isa::X86_64, x, sx).map_err(SpineError::Verify)?,
-        verify::program(Isa::Aarch64, a, sa).map_err(SpineError::Verify)?,
-    ];
+    let [(sx, cx), (sa, ca)] = &for_both(|isa| {
+        let file = &programs[isa.index()];
+        let sites = sites::of_program(isa, file, spine)?;
+        let coverage = verify::program(isa, file, &sites).map_err(SpineError::Verify)?;
+        Ok::<_, SpineError>((sites, coverage))
+    })?;
+    let coverage = [*cx, *ca];
     let table = sites::table([x, a], [sx, sa])?;
     for program in programs {
         sites::patch(program, &table)?;

@@ -10,7 +10,7 @@ mod spine;
 
 use crate::files::{self, FileError};
 use crate::ir::IsaIr;
-use crate::process::{ToolError, run_quiet};
+use crate::process::{ToolError, assemble, run_quiet};
 use crate::toolchain::Toolchain;
 use dyad_abi::Isa;
 use std::fmt;
@@ -44,6 +44,9 @@ pub fn flags(isa: Isa) -> impl Iterator<Item = &'static str> {
             "-mattr=+lzcnt",
             "--code-model=small",
             "-no-x86-call-frame-opt",
+            // Programs have line tables only. The analysis of where variables are looks at every instruction without
+            // this, though there is none.
+            "-experimental-debug-variable-locations=false",
         ],
         Isa::Aarch64 => &[
             // One class of atomics on both ISAs, as in the kernels: single instructions, no
@@ -141,14 +144,14 @@ fn llc(
     dir: &Path,
     name: &str,
 ) -> Result<Vec<u8>, CodegenError> {
-    let (input, object) = (
-        dir.join(format!("{name}.ll")),
-        dir.join(format!("{name}.o")),
-    );
+    let [input, bitcode, object] = ["ll", "bc", "o"].map(|e| dir.join(format!("{name}.{e}")));
     files::write(&input, text.as_bytes()).map_err(CodegenError::File)?;
+    let failed = |source| CodegenError::Llc { isa, source };
+    assemble(tools, &input, &bitcode).map_err(failed)?;
     let mut command = Command::new(&tools.llc);
-    command.args(flags(isa)).arg("-o").arg(&object).arg(&input);
-    run_quiet(&mut command).map_err(|source| CodegenError::Llc { isa, source })?;
+    // The bitcode has been verified just now.
+    command.arg("-disable-verify").args(flags(isa));
+    run_quiet(command.arg("-o").args([&object, &bitcode])).map_err(failed)?;
     files::read(&object).map_err(CodegenError::File)
 }
 

@@ -9,8 +9,10 @@
 //! generation of the front end's target is done, as nobody would use the result ([`optimise`](crate::optimise)).
 
 mod inputs;
+mod needs_std;
 mod oversize;
 
+pub use needs_std::NeedsStd;
 pub use oversize::Oversize;
 
 use self::inputs::Inputs;
@@ -111,6 +113,8 @@ pub enum FrontendError {
         /// What cargo and the compiler said.
         diagnostics: String,
     },
+    /// The program or its crates want the standard library.
+    NeedsStd(NeedsStd),
     /// Cargo is content, but there is no IR.
     NoIr {
         /// Name of the binary.
@@ -162,6 +166,7 @@ impl fmt::Display for FrontendError {
                     false => Ok(()),
                 }
             }
+            FrontendError::NeedsStd(why) => why.fmt(f),
             FrontendError::NoIr { bin } => write!(
                 f,
                 "the compiler left no IR of {bin}: it has to be a binary target with `#![no_std]` and `#![no_main]`"
@@ -268,6 +273,19 @@ fn same_file(a: &Path, b: &Path) -> bool {
     ma.len() == mb.len() && std::fs::read(a).is_ok_and(|a| std::fs::read(b).is_ok_and(|b| a == b))
 }
 
+/// What is wrong with a program that does not compile.
+fn failure(tools: &Toolchain, source: &Source<'_>, diagnostics: String) -> FrontendError {
+    let package = package_name(source.manifest_dir);
+    let names = (package.as_deref().unwrap_or(source.bin), source.bin);
+    match needs_std::look(tools, source.manifest_dir, names, &diagnostics) {
+        Some(why) => FrontendError::NeedsStd(why),
+        None => FrontendError::Compile {
+            bin: source.bin.to_owned(),
+            diagnostics,
+        },
+    }
+}
+
 /// Compiles a program, or finds that nothing has changed. Lines that cargo and the compiler print
 /// go to `on_line`.
 ///
@@ -281,10 +299,7 @@ pub fn compile(
 ) -> Result<PreLto, FrontendError> {
     let mut build = |command: &mut std::process::Command| {
         run(command, on_line).map_err(|e| match e.kind {
-            ToolErrorKind::Failed { stderr, .. } => FrontendError::Compile {
-                bin: source.bin.to_owned(),
-                diagnostics: stderr,
-            },
+            ToolErrorKind::Failed { stderr, .. } => failure(tools, source, stderr),
             _ => FrontendError::Cargo(e),
         })
     };
@@ -311,7 +326,7 @@ pub fn compile(
             })?
         }
     };
-    let path = inputs.link(tools)?;
+    let path = inputs.link(tools, source.bin)?;
     let bytes = files::read(&path).map_err(FrontendError::File)?;
     Ok(PreLto { path, bytes })
 }

@@ -1,8 +1,9 @@
 //! Running tools: captured output, and errors that say which tool and why.
 
+use crate::toolchain::Toolchain;
 use std::fmt;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// A tool that could not be run or that failed.
@@ -93,4 +94,12 @@ pub(crate) fn run(
 /// [`run`] for tools whose standard error matters only when they fail.
 pub(crate) fn run_quiet(command: &mut Command) -> Result<Output, ToolError> {
     run(command, &mut |_| ())
+}
+
+/// Makes bitcode of textual IR, and verifies it. Tools read bitcode in a third of the time, so what needs text makes it
+/// once.
+pub(crate) fn assemble(tools: &Toolchain, text: &Path, bitcode: &Path) -> Result<(), ToolError> {
+    let mut command = Command::new(&tools.assembler);
+    command.arg("-o").args([bitcode, text]);
+    run_quiet(&mut command).map(|_| ())
 }

@@ -30,6 +30,8 @@ pub struct Toolchain {
     pub llc: PathBuf,
     /// The IR optimiser.
     pub opt: PathBuf,
+    /// What makes bitcode of textual IR.
+    pub assembler: PathBuf,
     /// The linker of IR modules.
     pub link: PathBuf,
     /// The linker.
@@ -199,6 +201,7 @@ impl Toolchain {
             rustc,
             llc: tool("llc")?,
             opt: tool("opt")?,
+            assembler: tool("llvm-as")?,
             link: tool("llvm-link")?,
             lld: tool("rust-lld")?,
             builtins: [

@@ -2,11 +2,11 @@
 
 mod common;
 
-use common::{migrating as module, neutral, scratch, tools};
+use common::{migrating as module, neutral, scratch};
 use migrate_rt::spine::{MAX_FRAME, Odd, Refused, Spine, SpineError, transform};
 
 fn run(name: &str, body: &str) -> Result<Option<Spine>, SpineError> {
-    transform(&tools(), &neutral(body), &scratch(&format!("spine-{name}")))
+    transform(&neutral(body), &scratch(&format!("spine-{name}")))
 }
 
 fn made(name: &str, body: &str) -> Spine {
@@ -337,6 +337,29 @@ fn the_spine_is_what_can_reach_a_point() {
     assert!(!text.contains("optnone"));
 }
 
+/// What may be anything is zero where it could reach a register, also within constants.
+#[test]
+fn what_may_be_anything_is_zero() {
+    let made = made(
+        "anything",
+        &module(
+            "define internal void @take({ i1, i8 } %p) {\nstart:\n  call void @dyad_migrate_point()\n  ret void\n}\n\
+             define internal void @work(i64 %n) {\nstart:\n  %c = icmp eq i64 %n, 0\n  br i1 %c, label %some, label %join\n\n\
+             some:\n  %b = trunc i64 %n to i8\n  %s = insertvalue { i1, i8 } { i1 true, i8 poison }, i8 %b, 1\n  br label %join\n\n\
+             join:\n  %v = phi { i1, i8 } [ %s, %some ], [ { i1 false, i8 undef }, %start ]\n\
+             \x20 call void @take({ i1, i8 } %v)\n  call void @take({ i1, i8 } { i1 false, i8 poison })\n  ret void\n}\n",
+        ),
+    );
+    let text = made.ir.text();
+    for expected in [
+        "[ { i1 false, i8 zeroinitializer }, %start ]",
+        "insertvalue { i1, i8 } { i1 true, i8 zeroinitializer }, i8 %b, 1",
+        "@take({ i1, i8 } { i1 false, i8 zeroinitializer })",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+}
+
 /// Rust lets a program call a function through a pointer of another type that is passed alike: such calls
 /// reach the same functions, and have their convention. Types of another width do not.
 #[test]
@@ -364,9 +387,9 @@ fn calls_through_pointers_of_another_type_reach_the_same_functions() {
     let text = made.ir.text();
     for expected in [
         // AArch64 callers take `returned` for more than the convention says; what is extended is not relied upon.
-        "define internal preserve_nonecc i64 @by_flag(ptr %spine.arg.0, i1 %spine.arg.1)",
+        "define internal preserve_nonecc i64 @by_flag(ptr %a, i1 %b)",
         "call preserve_nonecc i64 %f(ptr null, i8 1)",
-        "define internal preserve_nonecc zeroext i1 @by_words(",
+        "define internal preserve_nonecc i1 @by_words(",
         // What is passed is never what was there before.
         "call preserve_nonecc i8 %g(ptr null, i64 zeroinitializer)",
     ] {
@@ -449,11 +472,14 @@ fn loops_have_no_more_blocks_than_before() {
         ),
     );
     let text = spine.ir.text();
-    assert!(text.contains("label %out, label %loop\n"), "{text}");
+    assert!(
+        text.contains("label %out, label %loop, !llvm.loop !9\n"),
+        "{text}"
+    );
 }
 
 /// A variable `n` of the source that the optimiser has copied is `%n.0`, and one named `spine` is `%spine.1`: values that the
-/// pass names, or gives names instead of numbers, are others.
+/// pass names, or gives names instead of numbers, are others: they begin with a dollar sign.
 #[test]
 fn names_that_the_pass_makes_are_not_those_of_the_program() {
     let spine = made(
@@ -496,4 +522,29 @@ fn a_result_is_not_taken_for_that_of_an_equal_call_behind_a_site() {
     let text = spine.ir.text();
     assert_eq!(text.matches("call i64 @pure(i64 41)").count(), 2, "{text}");
     assert!(!text.contains("presplitcoroutine"), "{text}");
+}
+
+/// A value has one store on each way to a site, a load only where it is used before the next site, and a phi only where
+/// two of its names meet.
+#[test]
+fn nothing_is_loaded_that_is_not_used_before_the_next_site() {
+    let spine = made(
+        "lazy",
+        &module(
+            "define internal void @work(i64 %n) {\nstart:\n  %v = call i64 @plain(i64 %n)\n  call void @dyad_migrate_point()\n\
+             call void @dyad_migrate_point()\n  call void @dyad_migrate_point()\n  %c = icmp eq i64 %v, 3\n\
+             br i1 %c, label %left, label %right\nleft:\n  %a = call i64 @plain(i64 1)\n  br label %both\n\
+             right:\n  %b = call i64 @plain(i64 2)\n  br label %both\nboth:\n  %d = call i64 @plain(i64 %v)\n  ret void\n}",
+        ),
+    );
+    let text = spine.ir.text();
+    let start = text
+        .find("define internal preserve_nonecc void @work(")
+        .unwrap();
+    let body = &text[start..start + text[start..].find("\n}").unwrap()];
+    assert_eq!(body.matches("store i64 %v, ").count(), 1, "{body}");
+    assert_eq!(body.matches("= load i64, ").count(), 1, "{body}");
+    // At the entry, and behind the last site.
+    assert_eq!(body.matches("call ptr @dyad.frame()").count(), 2, "{body}");
+    assert!(!body.contains(" phi "), "{body}");
 }

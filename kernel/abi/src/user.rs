@@ -76,15 +76,23 @@ pub const fn data_stack(thread: u32) -> (u64, u64) {
 }
 
 /// Id of the thread in one of whose stacks, native or for data, an address lies.
+///
+/// Locks and statics of threads ask this at each use: regions of stacks begin at multiples of their size, and slots of
+/// both kinds have one size.
 pub const fn thread_at(address: u64) -> Option<u32> {
-    let slot = if DATA_STACKS_BASE <= address && address < STACKS_BASE {
-        (address - DATA_STACKS_BASE) / DATA_STACK_STRIDE
-    } else if STACKS_BASE <= address && address < USER_END {
-        (address - STACKS_BASE) % STACKS_PER_ISA / STACK_STRIDE
-    } else {
+    const REGION: u32 = STACKS_PER_ISA.ilog2();
+    const SLOT: u32 = STACK_STRIDE.ilog2();
+    const {
+        assert!(DATA_STACK_STRIDE == STACK_STRIDE && USER_END.is_multiple_of(STACKS_PER_ISA));
+        assert!(DATA_STACKS_BASE.is_multiple_of(STACKS_PER_ISA));
+        assert!(STACKS_BASE.is_multiple_of(STACKS_PER_ISA));
+    }
+    let region = address >> REGION;
+    let is_native = region >= STACKS_BASE >> REGION && region < USER_END >> REGION;
+    if !is_native && region != DATA_STACKS_BASE >> REGION {
         return None;
-    };
-    Some(slot as u32)
+    }
+    Some((address >> SLOT) as u32 & ((1 << (REGION - SLOT)) - 1))
 }
 
 /// A stack of a thread.

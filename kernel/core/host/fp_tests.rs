@@ -10,6 +10,7 @@ use dyad_abi::Error;
 use dyad_abi::cap::{CapIndex, ObjectKind, Rights, Stopped, ThreadOp};
 use dyad_shm::frame::WeakRef;
 
+use super::spin_tests::{owned, says};
 use super::thread_tests::{
     ENTRY, SERVICE, dispatch, interrupt, me, op, pair, solo, stopped, thread,
 };
@@ -18,13 +19,16 @@ use super::{Left, Machine, MockA64, MockX86, result};
 use crate::ktest::rig::Rig;
 use crate::migrate::arrive;
 use crate::migrate::carried::HandoffKind;
+use crate::migrate::spin_handoff;
+use crate::run_loop;
+use crate::sched::dispatch::SwitchReason;
 use crate::syscall::entry;
 use dyad_machine::Platform;
 use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::platform::{FaultKind, UserFault};
 use dyad_object::component::Component;
 use dyad_object::find;
-use dyad_object::thread::{Thread, begun};
+use dyad_object::thread::{State, Thread, begun};
 
 /// The running thread puts a value into its registers. What was there before.
 pub(super) fn swap<P: Platform>(m: Machine, t: &'static Thread, value: u64) -> u64 {
@@ -276,6 +280,71 @@ fn each_isa_has_its_own() {
         x.call::<MockX86>(t, op(cap, ThreadOp::Exit as u64), &[0]);
         Ok(None)
     });
+}
+
+/// A thread jumps there and back while the CPU of the node that it goes to spins for it, and uses the registers wherever
+/// it is. How often they were on when it arrived, in so many jumps. The CPU on x86-64 stays in the thread's component.
+fn jumps(times: usize) -> usize {
+    let mut on = 0;
+    let sum = &mut on;
+    pair(move |(rx, x), (ra, a)| {
+        let (cap, t, _) = traveller(rx, x);
+        let home: &Component = find(x.node(), rx.component, Component::KIND)?;
+        home.home.store(0b11, Ordering::Relaxed);
+        let machines = [(rx, x), (ra, a)];
+        for (round, (rig, m)) in machines.into_iter().cycle().skip(1).take(times).enumerate() {
+            let (_, from) = machines[round % 2];
+            let before = match round % 2 {
+                0 => swap::<MockX86>(from, t, 7),
+                _ => swap::<MockA64>(from, t, 9),
+            };
+            assert_eq!(before, 0, "round {round}: what somebody has left there");
+            let word = spin_handoff::activity_word(t);
+            says(m).0.store(word, Ordering::Relaxed);
+            let jump = op(cap, ThreadOp::Jump as u64);
+            let args = [m.node().id().index() as u64, ENTRY, 0x1000, 0, 0];
+            let left = match round % 2 {
+                0 => from.call::<MockX86>(t, jump, &args),
+                _ => from.call::<MockA64>(t, jump, &args),
+            };
+            assert!(matches!(left, Left::User(_)), "round {round}: {left:?}");
+            let there = (State::Transit, m.node().id().index());
+            assert_eq!(
+                owned(m, t),
+                there,
+                "round {round}: {:?}",
+                result::<MockA64>(t)
+            );
+            assert_eq!(from.fp(), None, "round {round}: somebody else runs");
+            m.enter();
+            let local = m.local();
+            if local.thread.get().is_some() {
+                local.chain.push(me(rig), SwitchReason::Dispatch);
+                local.thread.set(None);
+            }
+            local.spins.set(Some((t, from.node().id())));
+            let left = match round % 2 {
+                0 => m.kernel(|| run_loop::switched::<MockA64>(&KernelCtx::here::<MockA64>())),
+                _ => m.kernel(|| run_loop::switched::<MockX86>(&KernelCtx::here::<MockX86>())),
+            };
+            assert_eq!(left, Left::User(ENTRY), "round {round}");
+            assert_eq!(local.fp_of.get().is_some(), m.fp().is_some());
+            assert_eq!(local.fastpath_thread.get().is_none(), m.fp().is_some());
+            *sum += usize::from(m.fp().is_some());
+        }
+        Ok(None)
+    });
+    on
+}
+
+#[test]
+fn threads_that_jump_find_the_initial_state_in_registers_that_are_on() {
+    assert_eq!(jumps(12), 6, "where the thread begins");
+    assert_eq!(
+        jumps(64),
+        30,
+        "off now and then, to see whether it uses them"
+    );
 }
 
 /// A crossing call without floating-point arguments finds nothing of what the thread, or a service that

@@ -63,6 +63,8 @@ pub struct CpuLocal {
     pub fastpath_thread: Cell<Option<&'static Thread>>,
     /// The thread whose floating-point values are in this CPU's registers, which are then on.
     pub fp_of: Cell<Option<&'static Thread>>,
+    /// How many threads have arrived here that used these registers where they came from.
+    pub fp_arrivals: Cell<u8>,
     /// The component that this CPU holds: a weak reference.
     pub component: Cell<u64>,
     /// Root of that component's capability table.
@@ -131,6 +133,7 @@ impl CpuLocal {
             holding: Cell::new(None),
             fastpath_thread: Cell::new(None),
             fp_of: Cell::new(None),
+            fp_arrivals: Cell::new(0),
             component: Cell::new(0),
             captbl: Cell::new(PhysAddr(0)),
             space: Cell::new(0),

@@ -18,21 +18,26 @@ pub const MAX_PCS: usize = 16;
 pub struct Facts {
     /// Number of the thread.
     pub thread: u64,
-    /// The fault.
-    pub fault: UserFault,
-    /// The program counter of the thread.
-    pub pc: u64,
-    /// The reason why the kernel has not resolved the fault, as a text.
-    pub why: Option<&'static str>,
+    /// What nobody has told of yet. `None` if the thread's fault handler has reported the fault.
+    pub untold: Option<Untold>,
     /// Return addresses, the program counter first.
     pub pcs: [u64; MAX_PCS],
     /// The number of return addresses.
     pub depth: usize,
+}
+
+/// The facts of a fault that no handler has seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Untold {
+    /// The fault.
+    pub fault: UserFault,
+    /// The reason why the kernel has not resolved the fault, as a text.
+    pub why: Option<&'static str>,
     /// General registers, as they were saved.
     pub registers: [u64; REG_WORDS],
 }
 
-impl Facts {
+impl Untold {
     /// The registers as an area.
     pub fn area(&self) -> RegArea {
         RegArea(self.registers.map(Into::into))
@@ -103,16 +108,9 @@ mod tests {
     fn facts(thread: u64) -> Facts {
         Facts {
             thread,
-            fault: UserFault {
-                kind: FaultKind::Read,
-                address: 8,
-                raw: 0,
-            },
-            pc: 4,
-            why: None,
+            untold: None,
             pcs: [0; MAX_PCS],
             depth: 0,
-            registers: core::array::from_fn(|i| i as u64),
         }
     }
 
@@ -140,7 +138,15 @@ mod tests {
 
     #[test]
     fn registers_are_kept_as_they_were() {
-        let area = facts(1).area();
-        assert_eq!(words_of(&area), facts(1).registers);
+        let untold = Untold {
+            fault: UserFault {
+                kind: FaultKind::Read,
+                address: 8,
+                raw: 0,
+            },
+            why: None,
+            registers: core::array::from_fn(|i| i as u64),
+        };
+        assert_eq!(words_of(&untold.area()), untold.registers);
     }
 }

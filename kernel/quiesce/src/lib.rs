@@ -23,6 +23,36 @@
 //! | Frames: write back and invalidate unmapped user frames, frames of kernel objects that have been given up | after all acknowledgements (acquire) | a stale TLB entry, or a CPU that has the object in hand, brings their lines back |
 //! | publish e | last | reuse under a CPU that still looks |
 //!
+//! # The logs and CPUs that a round goes through
+//!
+//! A round costs steps for the logs and CPUs there are, not for those there can be. It looks which these
+//! are once each:
+//!
+//! | set | read | otherwise |
+//! |---|---|---|
+//! | logs: each writer adds its own before its first entry; none is ever taken away | after the fence of the new epoch, at memory | a stamp below e names what this round has not read |
+//! | CPUs awake, in the publication word | after all lines are dropped, before the request counts | a CPU that woke up meanwhile has fetched a line before it was dropped, and nobody waits for it |
+//!
+//! *A log that comes later.* Let s < e be a stamp for something that CPU c has logged. c adds its log to the
+//! set, then writes the entry; both happen before the stamp, also if another CPU takes it. The fence of the
+//! stamp comes before that of e, or the stamp would not be below e; so the round, which looks at the
+//! set after its fence, finds the log there, and the entry below its head. If it does not find the log, all
+//! stamps for what that log names are e or more, and wait for the next round. The set only grows: when a node
+//! dies, others have still to read what it has logged, and its next incarnation goes on in the same logs.
+//! The word is changed and read at memory only, so no cache has an old copy of it.
+//!
+//! *A CPU that comes later*, because it is started or wakes up, sets its bit, executes a fence, and only then
+//! uses anything shared. If the bit is not there when the round looks, that fence comes after the round's own
+//! fence: the CPU sees everything that was unpublished for stamps below e, and fetches no line that the
+//! round has dropped, because these are dropped already. If the bit is there, the CPU is asked and
+//! waited for. It is past the request once it has acknowledged it, or once it is seen asleep, which it can
+//! be at any time after the request: then it has dropped all it had, and comes back as one that comes
+//! later. A node that joins drops everything and publishes before it is LIVE; the logs of its CPUs are in
+//! the set before that, and its own first round reads every log from where it ended before that flush.
+//!
+//! A CPU of a node that dies is not waited for by anybody: the node's own round has died with it, and
+//! others look at nodes, not at CPUs.
+//!
 //! Every step is bounded: [`Round::flush_step`] does at most as many as it is told. An
 //! acknowledgement is given where the kernel is entered or left, with no shared reference in hand;
 //! it acquires the request, so that later loads see everything stamped before the round.
@@ -64,9 +94,8 @@
 //! |---|---|
 //! | fence of `now`; of a new epoch | a round that counts for a stamp has not seen what was stamped, or logged |
 //! | fence of `wake`, of `join` | uses what is reused because it did not count yet |
-//! | fence after a request | a CPU that wakes up is neither counted nor called |
 //! | fence before the last look for work | sleeps through work |
-//! | epoch, publications, states, claims: read at memory | too early reuse, or none; two recoverers |
+//! | epoch, publications, states, claims, set of logs: read at memory | too early reuse, or none; two recoverers |
 //! | log: entry and head written through, in this order; both read at memory | stale lines after a round, or a full flush |
 //! | intent: written back before the row, its end written through; read at memory | repairs that nobody makes, or too many |
 //!
@@ -78,11 +107,14 @@
 //! # Logs
 //!
 //! Each CPU logs what it has changed that others may hold copies of ([`LogWriter`]); each node
-//! reads every log with cursors of its own. A reader that has been lapped flushes everything
+//! reads every log that is in the set with cursors of its own. A reader that has been lapped flushes everything
 //! once. **What is logged must be in the log before it can be stamped**: an unmap logs the frame
 //! before it gives up its reference, because another node may stamp the frame right after that.
 #![no_std]
 #![forbid(unsafe_code)]
+
+#[macro_use(lacks)]
+extern crate dyad_coherence;
 
 mod error;
 mod idle;

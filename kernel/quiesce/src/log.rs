@@ -2,19 +2,21 @@
 //!
 //! | step | order | pairs with |
 //! |---|---|---|
+//! | put the log into the set, at memory | before its first entry | a round reads the set at memory after its new epoch |
 //! | write entry `n` | release | the reader's acquire of it: it then sees that head is at least `n` |
 //! | write head | release | the reader's acquire: the entry is there |
 //! | read entry `n`, then head again | acquire, acquire | tells whether the entry was overwritten |
 //!
 //! Writers never wait for readers: a log is a ring, and who falls behind by its length has been
-//! lapped and flushes everything once. A large page has more frames than a log has entries: it is one entry,
+//! lapped and flushes everything once. A log stays in the set when its CPU dies: others have yet to read
+//! what it has named, and the next incarnation writes on from there. A large page has more frames than a log has entries: it is one entry,
 //! for which readers flush everything, too.
 
 use core::sync::atomic::Ordering;
 
 use core::mem::offset_of;
 
-use dyad_abi::ident::MAX_CPUS;
+use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{CpuId, NodeId};
 use dyad_coherence::{GlobalMem, LINE_BYTES};
@@ -23,6 +25,8 @@ use dyad_shm::quiesce::{FlushLog, LOG_ENTRIES};
 
 use crate::words::Quiescence;
 
+/// Logs that there can be.
+pub(crate) const LOGS: usize = MAX_NODES * MAX_CPUS;
 /// Bytes of a large page.
 const LARGE_BYTES: u64 = 2 << 20;
 
@@ -101,9 +105,14 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// Goes on where the CPU's log ends. A CPU has one writer.
+    /// Puts the CPU's log into the set that rounds read, and goes on where the log ends. A CPU has one
+    /// writer.
     pub fn attach<M: GlobalMem>(q: &Quiescence<'_, M>, node: NodeId, cpu: CpuId) -> LogWriter {
-        let log = q.log(node.index() * MAX_CPUS + cpu.index());
+        let index = node.index() * MAX_CPUS + cpu.index();
+        if !lacks!("log::attach::set") {
+            q.mem.or(q.log_set(), 1 << index);
+        }
+        let log = q.log(index);
         LogWriter {
             log,
             head: q.mem.load_fresh(log, Ordering::Acquire),
@@ -164,6 +173,18 @@ pub(crate) fn read<M: GlobalMem>(
         }
         _ => Read::Lapped,
     }
+}
+
+/// The logs that may have entries, as a bit set. What is not in the set when a round has taken its epoch gets
+/// entries for later rounds only: see the crate's header.
+pub(crate) fn all<M: GlobalMem>(q: &Quiescence<'_, M>) -> u64 {
+    // The fence of the new epoch comes before, the acquire of each head after.
+    q.mem.load_fresh(q.log_set(), Ordering::Relaxed)
+}
+
+/// The indices in a set of logs.
+pub(crate) fn indices(set: u64) -> impl Iterator<Item = usize> {
+    (0..LOGS).filter(move |index| set >> index & 1 != 0)
 }
 
 /// Entries ever written to a log.

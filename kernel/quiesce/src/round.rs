@@ -2,17 +2,15 @@
 
 use core::sync::atomic::Ordering;
 
-use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
+use dyad_abi::ident::MAX_CPUS;
 use dyad_abi::{CpuId, NodeId};
 use dyad_coherence::GlobalMem;
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::Epoch;
 
 use crate::error::Error;
-use crate::log::{self, Read};
+use crate::log::{self, LOGS, Read};
 use crate::words::Quiescence;
-
-pub(crate) const LOGS: usize = MAX_NODES * MAX_CPUS;
 
 /// The operations of a node's hardware for quiescence. Where caches are coherent the cache operations are
 /// empty.
@@ -74,8 +72,8 @@ enum Pass {
 /// The progress of dropping lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dropping {
-    /// Reads the log with this index, up to an end that was fixed when it came to it.
-    Log { index: usize, end: Option<u64> },
+    /// Reads the logs of this set: the first one up to an end that was fixed when it came to it.
+    Logs { left: u64, end: Option<u64> },
     /// Drops everything.
     Full { piece: u64 },
     /// Done.
@@ -94,7 +92,6 @@ pub(crate) enum State {
     },
     Waiting {
         epoch: Epoch,
-        cpu: usize,
     },
     Frames {
         epoch: Epoch,
@@ -112,6 +109,10 @@ pub(crate) enum State {
 pub struct Round {
     pub(crate) node: NodeId,
     pub(crate) state: State,
+    /// The logs that this round reads.
+    logs: u64,
+    /// The CPUs that have been asked to acknowledge, and have not been seen to be past that.
+    asked: u8,
     /// The cursors of the pass over changed memory.
     cursors: [u64; LOGS],
     /// The cursors of the pass over untyped and unmapped memory, which follows the other pass.
@@ -124,12 +125,15 @@ impl Round {
     /// A round for a node whose caches are empty: log entries so far do not concern it.
     pub fn new<M: GlobalMem>(q: &Quiescence<'_, M>, node: NodeId) -> Round {
         let mut cursors = [0; LOGS];
-        for (index, cursor) in cursors.iter_mut().enumerate() {
-            *cursor = log::head(q, index);
+        // A log that is not in the set was empty when the set was read: its cursor is 0.
+        for index in log::indices(log::all(q)) {
+            cursors[index] = log::head(q, index);
         }
         Round {
             node,
             state: State::Quiet,
+            logs: 0,
+            asked: 0,
             cursors,
             followers: cursors,
             owed: false,
@@ -150,7 +154,7 @@ impl Round {
             let mut cost = 1;
             match self.state {
                 State::Quiet | State::Leaving { .. } => {
-                    let epoch = q.advance()?;
+                    let epoch = self.begin(q)?;
                     let drop = self.first_drop();
                     self.state = State::Lines { epoch, drop };
                 }
@@ -164,18 +168,15 @@ impl Round {
                 }
                 State::Calling { epoch } => {
                     self.request(q, hardware, epoch);
-                    self.state = State::Waiting { epoch, cpu: 0 };
+                    self.state = State::Waiting { epoch };
                 }
-                State::Waiting { epoch, cpu } => match CpuId::new(cpu as u64) {
+                State::Waiting { epoch } => match cpus(self.asked).next() {
                     None => {
                         let drop = self.first_drop();
                         self.state = State::Frames { epoch, drop };
                     }
                     Some(c) if q.has_acknowledged(self.node, c, epoch) => {
-                        self.state = State::Waiting {
-                            epoch,
-                            cpu: cpu + 1,
-                        };
+                        self.asked &= !(1 << c.index());
                     }
                     Some(c) => return Ok(Progress::Waiting(c)),
                 },
@@ -205,10 +206,25 @@ impl Round {
         if self.owed {
             return Dropping::Full { piece: 0 };
         }
-        Dropping::Log {
-            index: 0,
+        Dropping::Logs {
+            left: self.logs,
             end: None,
         }
+    }
+
+    /// Takes a new epoch, and then looks which logs there are.
+    fn begin<M: GlobalMem>(&mut self, q: &Quiescence<'_, M>) -> Result<Epoch, Error> {
+        let early = if lacks!("round::begin::logs") {
+            Some(log::all(q))
+        } else {
+            None
+        };
+        let epoch = q.advance()?;
+        self.logs = early.unwrap_or_else(|| log::all(q));
+        if asks_early() {
+            self.asked = q.publication(self.node).awake();
+        }
+        Ok(epoch)
     }
 
     /// Drops what one entry of a log names, or one piece of everything. `cost` becomes what that has cost
@@ -221,25 +237,30 @@ impl Round {
         cost: &mut u32,
     ) -> Dropping {
         match drop {
-            Dropping::Log { index: LOGS, .. } | Dropping::Done => Dropping::Done,
-            Dropping::Log { index, end: None } => Dropping::Log {
-                index,
-                end: Some(match pass {
+            Dropping::Logs { left: 0, .. } | Dropping::Done => Dropping::Done,
+            Dropping::Logs { left, end: None } => {
+                let index = left.trailing_zeros() as usize;
+                let end = match pass {
                     Pass::Changed => log::head(q, index),
                     Pass::GivenUp => self.cursors[index],
-                }),
-            },
-            Dropping::Log {
-                index,
+                };
+                Dropping::Logs {
+                    left,
+                    end: Some(end),
+                }
+            }
+            Dropping::Logs {
+                left,
                 end: Some(end),
             } => {
+                let index = left.trailing_zeros() as usize;
                 let cursor = match pass {
                     Pass::Changed => &mut self.cursors[index],
                     Pass::GivenUp => &mut self.followers[index],
                 };
                 match log::read(q, index, *cursor, end) {
-                    Read::End => Dropping::Log {
-                        index: index + 1,
+                    Read::End => Dropping::Logs {
+                        left: left & !(1 << index),
                         end: None,
                     },
                     Read::Entry(touched) => {
@@ -269,8 +290,8 @@ impl Round {
     fn give_up_logs<M: GlobalMem>(&mut self, q: &Quiescence<'_, M>, pass: Pass) {
         self.owed = true;
         if pass == Pass::Changed {
-            for (index, cursor) in self.cursors.iter_mut().enumerate() {
-                *cursor = log::head(q, index);
+            for index in log::indices(self.logs) {
+                self.cursors[index] = log::head(q, index);
             }
         }
         let at = q.full_flushes(self.node);
@@ -302,19 +323,21 @@ impl Round {
         }
     }
 
-    /// Asks the node's CPUs to acknowledge: not before all lines are dropped, or a TLB that has
-    /// been flushed refills from one.
+    /// Asks the CPUs that are awake to acknowledge: not before all lines are dropped, or a TLB that has
+    /// been flushed refills from one. A CPU that is not awake now has dropped all it had, and begins anew
+    /// without those lines: nobody has to wait for it.
     fn request<M: GlobalMem>(
-        &self,
+        &mut self,
         q: &Quiescence<'_, M>,
         hardware: &impl NodeHardware,
         epoch: Epoch,
     ) {
         q.mem
             .store_through(q.request(self.node), epoch.get(), Ordering::Release);
-        q.mem.fence();
-        let awake = q.publication(self.node).awake();
-        for cpu in CpuId::first(MAX_CPUS).filter(|c| awake >> c.index() & 1 != 0) {
+        if !asks_early() {
+            self.asked = q.publication(self.node).awake();
+        }
+        for cpu in cpus(self.asked) {
             hardware.call(cpu);
         }
     }
@@ -325,6 +348,16 @@ impl Round {
         let step = q.publication(self.node).step(epoch);
         q.mem.add(q.published(self.node), step);
     }
+}
+
+/// The CPUs of a bit set.
+fn cpus(set: u8) -> impl Iterator<Item = CpuId> {
+    CpuId::first(MAX_CPUS).filter(move |c| set >> c.index() & 1 != 0)
+}
+
+/// Whether a round looks which CPUs are awake before it drops lines: a mutant.
+fn asks_early() -> bool {
+    lacks!("round::request::awake")
 }
 
 impl<M: GlobalMem> Quiescence<'_, M> {

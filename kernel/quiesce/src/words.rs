@@ -16,7 +16,7 @@ use dyad_shm::PhysAddr;
 use dyad_shm::frame::Epoch;
 use dyad_shm::protocol::EpochSource;
 use dyad_shm::quiesce::{
-    CpuAcknowledgement, FlushLog, IntentLine, NodePublication, NodeRequest, QuiesceArea,
+    CpuAcknowledgement, FlushLog, IntentLine, LogSet, NodePublication, NodeRequest, QuiesceArea,
 };
 use dyad_shm::superblock::{NodeEntry, NodeState, NodeWord, Superblock};
 
@@ -216,6 +216,12 @@ impl<'m, M: GlobalMem> Quiescence<'m, M> {
         let array = offset_of!(QuiesceArea, intents);
         let index = n.index() * MAX_CPUS + c.index();
         self.word(array, size_of::<IntentLine>(), index, 0)
+    }
+
+    /// The address of the set of logs.
+    pub(crate) fn log_set(&self) -> PhysAddr {
+        let line = offset_of!(QuiesceArea, log_set);
+        self.area.add((line + offset_of!(LogSet, logs)) as u64)
     }
 
     /// The log with this index, `node * MAX_CPUS + cpu`.

@@ -16,6 +16,7 @@ use dyad_coherence::GlobalMem;
 use dyad_coherence::stale::mutant::Kind::{self, Invalidate, LoadFresh, StoreThrough, Writeback};
 use dyad_coherence::stale::mutant::{Flushes, Mutant, Site, try_each};
 use dyad_coherence::stale::{Fault, Habits, StaleMem, StaleNode};
+use dyad_coherence::without;
 use dyad_quiesce::{
     DirtyEntry, Epoch, Error, Idle, IntentRecord, Intents, LogWriter, NodeHardware, Progress,
     Quiescence, Round, Row,
@@ -39,6 +40,8 @@ struct Caches<'m> {
     drops: bool,
     /// How often everything was dropped.
     everything: Cell<u32>,
+    /// What the TLB of this node's CPU 1 leads to.
+    translation: Cell<Option<u64>>,
 }
 
 impl NodeHardware for Caches<'_> {
@@ -52,7 +55,10 @@ impl NodeHardware for Caches<'_> {
         self.mem.evict_all(self.node);
         true
     }
-    fn flush_tlb(&self) {}
+    // Calls in these scenarios are made for CPU 1, if it is awake.
+    fn flush_tlb(&self) {
+        self.translation.set(None);
+    }
     fn revalidate(&self) {}
     fn detach(&self) {}
     fn call(&self, _cpu: CpuId) {}
@@ -100,6 +106,7 @@ fn protocol_lines() -> Vec<PhysAddr> {
         ]);
     }
     // The log of node 0's CPU 0.
+    lines.push(AREA.add(offset_of!(QuiesceArea, log_set) as u64));
     let log = AREA.add(offset_of!(QuiesceArea, logs) as u64);
     lines.extend((0..4).map(|n| log.add(n * 64)));
     lines
@@ -121,6 +128,7 @@ impl<'m> World<'m> {
             node,
             drops: true,
             everything: Cell::new(0),
+            translation: Cell::new(None),
         };
         World {
             mem,
@@ -213,6 +221,56 @@ fn rounds(w: &World<'_>) -> Outcome {
         w.fetch();
     }
     Ok(())
+}
+
+/// CPU 1 of node 1 wakes up after each number of steps of its node's round, and fetches a translation that
+/// node 0 has changed before.
+fn comes_up(w: &World<'_>) -> Outcome {
+    let [_r0, mut r1] = w.pair()?;
+    let (q0, q1) = (w.q(0), w.q(1));
+    let caches = &w.caches[1];
+    let mut log = LogWriter::attach(&q0, node(0), cpu(0));
+    let mut last = 0;
+    for after in 0.. {
+        let value = after + 1;
+        w.change(&mut log, value);
+        let stamp = q0.now();
+        let mut steps = 0;
+        let mut came = false;
+        loop {
+            if steps == after {
+                q1.wake(node(1), cpu(1));
+                let seen = w.mem.node(1).load(OBJECT, Ordering::Relaxed);
+                caches.translation.set(Some(seen));
+                came = true;
+            }
+            match r1.flush_step(&q1, caches, 1).map_err(text)? {
+                Progress::Working => steps += 1,
+                Progress::Waiting(c) => {
+                    let held = caches.translation.get();
+                    q1.acknowledge(node(1), c, caches);
+                    if c != cpu(1) {
+                        caches.translation.set(held);
+                    }
+                }
+                Progress::Published(_) => break,
+            }
+        }
+        check(
+            q1.publication(node(1)).is_quiet_since(stamp),
+            "too early a round",
+        )?;
+        let held = caches.translation.get();
+        check(held.is_none_or(|v| v == value), "stale after a round")?;
+        if !came {
+            last = after;
+            break;
+        }
+        let idle = q1.idle_beside_others(node(1), cpu(1), caches, || false);
+        same("idle", idle, Idle::Asleep)?;
+    }
+    // An epoch, a log, a request, a CPU, the log again: before each of these, and between.
+    check(last > 8, "a round without steps")
 }
 
 /// Node 1 goes through a round right before the stamp is taken, which does not count.
@@ -328,8 +386,8 @@ type Scenario = fn(&World<'_>) -> Outcome;
 /// A name, a scenario, and the flushes it needs: file and kind, in the order of the source.
 type Judge = (&'static str, Scenario, &'static [(&'static str, Kind)]);
 
-const JUDGES: [Judge; 7] = [
-    // Entry and head of the log, written and read; what has been published.
+const JUDGES: [Judge; 8] = [
+    // Entry and head of the log, written and read; the set of logs; what has been published.
     (
         "rounds",
         rounds,
@@ -338,7 +396,18 @@ const JUDGES: [Judge; 7] = [
             ("log.rs", StoreThrough),
             ("log.rs", LoadFresh),
             ("log.rs", LoadFresh),
+            ("log.rs", LoadFresh),
             ("words.rs", LoadFresh),
+        ],
+    ),
+    // Head, written and read; the set of logs.
+    (
+        "comes_up",
+        comes_up,
+        &[
+            ("log.rs", StoreThrough),
+            ("log.rs", LoadFresh),
+            ("log.rs", LoadFresh),
         ],
     ),
     // The epoch for a stamp; what has been published.
@@ -347,11 +416,15 @@ const JUDGES: [Judge; 7] = [
         stamps,
         &[("words.rs", LoadFresh), ("words.rs", LoadFresh)],
     ),
-    // The log's head.
+    // The log's head; the set of logs.
     (
         "laps",
         laps,
-        &[("log.rs", StoreThrough), ("log.rs", LoadFresh)],
+        &[
+            ("log.rs", StoreThrough),
+            ("log.rs", LoadFresh),
+            ("log.rs", LoadFresh),
+        ],
     ),
     // What has been published.
     ("sleeps", sleeps, &[("words.rs", LoadFresh)]),
@@ -466,6 +539,15 @@ fn every_flush_is_needed() {
             assert_eq!(outcome, Ok(()), "{name}, seed {seed}");
         }
     }
+}
+
+#[test]
+fn mutant_that_looks_who_is_awake_before_it_drops_lines() {
+    let mem = StaleMem::with_habits(NODES, 0, Habits::LAZY);
+    let flushes = Flushes::all();
+    let world = World::new(&mem, &flushes, false);
+    let outcome = without!("round::request::awake", comes_up(&world));
+    assert_eq!(outcome, Err("stale after a round".to_string()));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use dyad_coherence::GlobalMem;
 use dyad_coherence::model::mutant::Kind::{self, Acquire, Fence, Release};
 use dyad_coherence::model::mutant::{Orders, Site, try_each};
 use dyad_coherence::model::{Lacks, LoomMem, explore};
+use dyad_coherence::without;
 use dyad_quiesce::{DirtyEntry, Idle, IntentRecord, Intents, LogWriter, Progress, Round, Row};
 use dyad_shm::quiesce::LOG_ENTRIES;
 use dyad_shm::{PhysAddr, WeakRef};
@@ -224,6 +225,43 @@ fn a_cpu_that_sleeps_beside_others_needs_not_acknowledge() {
     beside(&Orders::all());
 }
 
+/// CPU 1 of node 1 is started, or wakes up, anywhere in the round that CPU 0 drives, and uses the object;
+/// node 0 takes it away and reuses it.
+fn comes_up(orders: &Orders) {
+    let reused = Arc::new(AtomicBool::new(false));
+    let (seen, orders) = (reused.clone(), orders.clone());
+    explore(Some(3), move || {
+        let mem = memory(Lacks::Nothing, &orders, &[]);
+        let (m, k) = (mem.clone(), mem.clone());
+        let starting = thread::spawn(move || {
+            words(&m).wake(node1(), cpu(1));
+            use_it(&m);
+        });
+        let driver = thread::spawn(move || {
+            let (q, hw) = (words(&k), Hardware::default());
+            let mut round = Round::new(&q, node1());
+            let _ = round.flush_step(&q, &hw, 1000).unwrap();
+            q.acknowledge(node1(), cpu(0), &hw);
+            // Ends, or waits for CPU 1.
+            let _ = round.flush_step(&q, &hw, 1000).unwrap();
+        });
+        let now = keeps_to_it(&mem);
+        starting.join().unwrap();
+        driver.join().unwrap();
+        if now {
+            seen.store(true, Relaxed);
+            let after = mem.load(CONTENTS, Ordering::Relaxed);
+            assert_eq!(after, NEW, "used after it was reused");
+        }
+    });
+    assert!(reused.load(Relaxed), "nothing was ever reused");
+}
+
+#[test]
+fn a_cpu_that_comes_up_during_a_round_is_waited_for_or_holds_nothing() {
+    comes_up(&Orders::all());
+}
+
 /// Node 1 joins and uses the object at once.
 fn joins(orders: &Orders) {
     const VACANT: [(u64, u64); 2] = [(STATE, 0), (PUBLISHED, 0)];
@@ -239,12 +277,13 @@ fn a_node_that_joins_counts_before_it_uses_anything() {
     joins(&Orders::all());
 }
 
-/// Node 0 logs what it has changed and takes a stamp, while node 1 goes through a round that
-/// counts for that stamp or not.
+/// A CPU of node 0 comes up, logs what it has changed and takes a stamp, while node 1 goes through a round
+/// that counts for that stamp or not.
 fn logged(orders: &Orders) {
     let orders = orders.clone();
     explore(None, move || {
-        let mem = memory(Lacks::Nothing, &orders, &[(HEAD, 0), (ENTRY, 0)]);
+        let log = [(HEAD, 0), (ENTRY, 0), (LOG_SET, 0)];
+        let mem = memory(Lacks::Nothing, &orders, &log);
         let mut round = Round::new(&words(&mem), node1());
         let m = mem.clone();
         let reader = thread::spawn(move || {
@@ -276,7 +315,8 @@ fn what_is_logged_before_the_stamp_is_dropped_by_rounds_that_count() {
 fn overwritten(orders: &Orders) {
     let orders = orders.clone();
     explore(Some(3), move || {
-        let mem = memory(Lacks::Nothing, &orders, &[(HEAD, 0), (ENTRY, 0)]);
+        let log = [(HEAD, 0), (ENTRY, 0), (LOG_SET, 0)];
+        let mem = memory(Lacks::Nothing, &orders, &log);
         let q = words(&mem);
         let mut round = Round::new(&q, node1());
         let mut log = LogWriter::attach(&q, node0(), cpu(0));
@@ -305,8 +345,19 @@ fn an_overwritten_entry_is_not_taken_for_another() {
     overwritten(&Orders::all());
 }
 
-/// CPU 1 wakes up while CPU 0 asks for acknowledgements: it sees the request when it enters user
-/// code, or is called.
+#[test]
+#[should_panic(expected = "quiet, with a stale copy")]
+fn mutant_logs_looked_at_before_the_epoch_is_taken() {
+    without!("round::begin::logs", logged(&Orders::all()));
+}
+
+#[test]
+#[should_panic(expected = "quiet, with a stale copy")]
+fn mutant_log_that_is_not_in_the_set() {
+    without!("log::attach::set", logged(&Orders::all()));
+}
+
+/// CPU 1 wakes up while CPU 0 asks for acknowledgements: nobody waits for it, or it is called.
 fn unheard(orders: &Orders) {
     let orders = orders.clone();
     explore(None, move || {
@@ -321,14 +372,23 @@ fn unheard(orders: &Orders) {
         let mut round = Round::new(&q, node1());
         let asked = round.flush_step(&q, &hw, 1000).unwrap();
         assert_eq!(asked, Progress::Waiting(cpu(0)));
+        q.acknowledge(node1(), cpu(0), &hw);
         waker.join().unwrap();
         let heard = mem.load(PhysAddr(acknowledged(1)), Ordering::Relaxed) > START;
-        assert!(heard || hw.did(Did::Call(cpu(1))), "unheard");
+        let ended = match round.flush_step(&q, &hw, 1000).unwrap() {
+            Progress::Published(_) => true,
+            other => {
+                assert_eq!(other, Progress::Waiting(cpu(1)));
+                assert!(!heard, "its acknowledgement does not count");
+                false
+            }
+        };
+        assert!(ended || hw.did(Did::Call(cpu(1))), "unheard");
     });
 }
 
 #[test]
-fn a_cpu_that_wakes_up_during_a_request_hears_of_it() {
+fn a_cpu_that_wakes_up_during_a_request_is_called_if_it_is_waited_for() {
     unheard(&Orders::all());
 }
 
@@ -400,7 +460,7 @@ fn whoever_dies_in_a_row_leaves_its_intent() {
 /// A name, a scenario, and the places it needs: file and what is there, in the order of the source.
 type Judge = (&'static str, fn(&Orders), &'static [(&'static str, Kind)]);
 
-const JUDGES: [Judge; 10] = [
+const JUDGES: [Judge; 11] = [
     // The stamp comes after the unpublishing; who reuses has acquired the publication.
     (
         "rounds",
@@ -420,6 +480,12 @@ const JUDGES: [Judge; 10] = [
     // Who drives the round has acquired the acknowledgement.
     ("other_cpu", other_cpu, &[("round.rs", Acquire)]),
     ("beside", beside, &[("idle.rs", Fence)]),
+    // Of `wake`; the stamp, the new epoch.
+    (
+        "comes_up",
+        comes_up,
+        &[("idle.rs", Fence), ("words.rs", Fence), ("words.rs", Fence)],
+    ),
     // LIVE comes before the first use.
     ("joins", joins, &[("life.rs", Fence), ("words.rs", Fence)]),
     // Head: written and read. The stamp comes after the log, the new epoch before it is read.
@@ -439,12 +505,8 @@ const JUDGES: [Judge; 10] = [
         overwritten,
         &[("log.rs", Release), ("log.rs", Acquire)],
     ),
-    // `wake`, request: who is awake is told.
-    (
-        "unheard",
-        unheard,
-        &[("idle.rs", Fence), ("round.rs", Fence)],
-    ),
+    // Who is waited for is who has been called, whatever the order.
+    ("unheard", unheard, &[]),
     // The last look for work.
     ("work", work, &[("idle.rs", Fence)]),
     // Read; begin; clear.

@@ -147,6 +147,35 @@ fn a_large_page_is_one_entry_and_costs_a_full_flush() {
     assert!(!hw.take().contains(&Did::Everything));
 }
 
+/// Steps follow the logs and CPUs there are, also when they come or go in the middle.
+#[test]
+fn steps_follow_logs_and_cpus() {
+    let mem = HostMem::new();
+    let q = words(&mem);
+    let [mut a, _b] = pair(&q);
+    let hw = Hardware::default();
+    let mut logs = 0;
+    for awake in 1..=3 {
+        for n in 0..2 {
+            LogWriter::attach(&q, node(n), cpu(awake - 1));
+            logs += 1;
+        }
+        if awake > 1 {
+            q.wake(node(0), cpu(awake - 1));
+        }
+        let mut steps = 0;
+        loop {
+            match a.flush_step(&q, &hw, 1).unwrap() {
+                Progress::Waiting(c) => assert!(q.acknowledge(node(0), c, &hw)),
+                Progress::Working => steps += 1,
+                Progress::Published(_) => break,
+            }
+        }
+        // Two passes; epoch, request in two steps, the CPUs, what comes after them, publication.
+        assert_eq!(steps + 1, 2 * (2 * logs + 1) + 3 + awake + 1 + 1);
+    }
+}
+
 /// A call that may take so many steps drops only so many pieces of everything.
 #[test]
 fn pieces_of_a_full_flush_cost_steps() {

@@ -8,6 +8,7 @@
 //! published   epoch:48 | 0:7 | leaving:1 | awake:8     (bit c of awake: CPU c takes part)
 //! request     epoch
 //! acknowledged (per CPU)  epoch
+//! logs        bit set of the logs that have a writer, or had one: bit node * MAX_CPUS + cpu
 //! log entry   address of a line or frame | kind in bits 0..6
 //! ```
 //!
@@ -16,6 +17,7 @@
 //! | `published` | CPUs of the node; a joiner or recoverer while it is not live | read-modify-write |
 //! | `request` | the CPU of the node that drives its round | store through |
 //! | `acknowledged` | the CPU | store through |
+//! | `logs` | a CPU, before its first entry; nobody takes bits away | read-modify-write |
 //! | log `head`, entries | the CPU that owns the log | entry, then head, both released |
 //! | intent ([`crate::intent`]) | the CPU; recoverers clear it | stored whole, its row word last and released |
 //!
@@ -88,6 +90,18 @@ crate::shared_struct! {
 }
 
 crate::shared_struct! {
+    /// The line that says which logs there are.
+    #[derive(Debug)]
+    #[repr(align(64))]
+    pub struct LogSet {
+        /// Bit set of the logs that may have entries, by `node * MAX_CPUS + cpu`.
+        pub logs: AtomicU64,
+        /// Reserved; zero.
+        pub reserved: [AtomicU64; 7],
+    }
+}
+
+crate::shared_struct! {
     /// A log of changes by a CPU that other nodes may hold stale copies of.
     #[derive(Debug)]
     #[repr(align(64))]
@@ -114,6 +128,8 @@ crate::shared_struct! {
         pub acknowledgements: [[CpuAcknowledgement; MAX_CPUS]; MAX_NODES],
         /// The intents, by node and CPU.
         pub intents: [[IntentLine; MAX_CPUS]; MAX_NODES],
+        /// Which of the flush logs there are.
+        pub log_set: LogSet,
         /// The flush logs, by node and CPU of the writer.
         pub logs: [[FlushLog; MAX_CPUS]; MAX_NODES],
     }
@@ -127,8 +143,9 @@ pub const fn layout(h: LayoutHash) -> LayoutHash {
         NodeRequest { request, full_flushes, reserved },
         CpuAcknowledgement { acknowledged, reserved },
         IntentLine { row, frame, table, place, reserved },
+        LogSet { logs, reserved },
         FlushLog { head, reserved, entries },
-        QuiesceArea { publications, requests, acknowledgements, intents, logs },
+        QuiesceArea { publications, requests, acknowledgements, intents, log_set, logs },
     );
     crate::intent::layout(h)
 }
@@ -138,6 +155,9 @@ const _: () = {
     assert!(size_of::<NodeRequest>() == 64);
     assert!(size_of::<CpuAcknowledgement>() == 64);
     assert!(size_of::<IntentLine>() == 64);
+    assert!(size_of::<LogSet>() == 64);
+    // One word has a bit for each log.
+    assert!(MAX_NODES * MAX_CPUS <= u64::BITS as usize);
     assert!(size_of::<FlushLog>() == 4096);
     // The words of an IntentRecord, in their order.
     assert!(core::mem::offset_of!(IntentLine, row) == 0);

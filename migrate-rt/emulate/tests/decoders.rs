@@ -9,7 +9,7 @@ mod support;
 
 use disarm64::{InsnOpcode, decoder};
 use disarm64_defn::{InsnClass as Class, InsnFeatureSet as Feature};
-use dyad_emulate::{Access, Cpu, Event, Fault, FaultKind, Memory, Refusal, Width, a64, x86};
+use dyad_emulate::{Access, Cpu, End, Event, Fault, FaultKind, Memory, Refusal, Width, a64, x86};
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, OpAccess, Register};
 use support::Random;
 
@@ -29,9 +29,16 @@ impl Watched<'_> {
 
 impl Memory for Watched<'_> {
     fn fetch(&mut self, va: u64, bytes: &mut [u8]) -> Result<usize, Fault> {
-        assert_eq!(va, PC);
-        let len = self.code.len().min(bytes.len());
-        bytes[..len].copy_from_slice(&self.code[..len]);
+        let code = self.code.get(va.wrapping_sub(PC) as usize..);
+        let Some(code) = code.filter(|code| !code.is_empty()) else {
+            return Err(Fault {
+                va,
+                access: Access::Fetch,
+                kind: FaultKind::Unmapped,
+            });
+        };
+        let len = code.len().min(bytes.len());
+        bytes[..len].copy_from_slice(&code[..len]);
         Ok(len)
     }
 
@@ -96,7 +103,7 @@ impl Memory for Failing<'_> {
 
 /// Whatever an instruction is refused for, after whichever of its accesses: nothing has been written,
 /// and all registers are as they were.
-fn refusals_change_nothing<C: Cpu + Clone + PartialEq>(
+fn refusals_change_nothing<C: Cpu + Clone + PartialEq + std::fmt::Debug>(
     name: &str,
     state: impl Fn(&mut Random) -> C,
     code: impl Fn(&mut Random) -> [u8; 16],
@@ -107,11 +114,19 @@ fn refusals_change_nothing<C: Cpu + Clone + PartialEq>(
         let code = code(&mut random);
         let before = state(&mut random);
         let mut after = before.clone();
-        let mut memory = Failing {
+        let left = random.below(4);
+        let new = || Failing {
             code: &code,
-            left: random.below(4),
+            left,
             stores: 0,
         };
+        let (mut memory, mut again) = (new(), new());
+        let mut kept = before.clone();
+        let run = kept.run(&mut again, &mut C::Cache::default(), |_| false, 1);
+        if let End::Refused(refusal) = run.end {
+            assert!(kept == before, "{name}: {code:02x?} {refusal:?}");
+            assert_eq!(again.stores, 0, "{name}: {code:02x?} {refusal:?}");
+        }
         if let Err(refusal) = after.step(&mut memory) {
             faults += u64::from(matches!(refusal, Refusal::Fault { .. }));
             assert!(after == before, "{name}: {code:02x?} {refusal:?}");
@@ -258,7 +273,13 @@ fn x86_64_code_is_read_as_iced_reads_it() {
             code: &code,
             accesses: Vec::new(),
         };
-        let event = match after.step(&mut memory) {
+        let outcome = after.step(&mut memory);
+        let mut again = Watched {
+            code: &code,
+            accesses: Vec::new(),
+        };
+        support::same_when_kept(&before, &mut again, &after, outcome);
+        let event = match outcome {
             Err(_) => {
                 assert!(
                     after == before,
@@ -348,7 +369,13 @@ fn aarch64_code_is_read_as_disarm64_reads_it() {
             code: &code,
             accesses: Vec::new(),
         };
-        let event = match after.step(&mut memory) {
+        let outcome = after.step(&mut memory);
+        let mut again = Watched {
+            code: &code,
+            accesses: Vec::new(),
+        };
+        support::same_when_kept(&before, &mut again, &after, outcome);
+        let event = match outcome {
             Err(Refusal::Unknown { .. } | Refusal::Fault { .. } | Refusal::Unsupported { .. }) => {
                 assert!(
                     after == before,

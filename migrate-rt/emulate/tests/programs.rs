@@ -6,7 +6,7 @@ mod suite;
 mod support;
 
 use dyad_abi::Isa;
-use dyad_emulate::{End, Run, a64, run_to, x86};
+use dyad_emulate::{End, Run, a64, x86};
 use goblin::elf::{Elf, program_header::PT_LOAD};
 use migrate_rt::codegen;
 use migrate_rt::frontend::PreLto;
@@ -112,7 +112,7 @@ fn on_x86(program: &Program, function: u64, argument: u64) -> (Run, u64) {
     state.gpr[7] = argument;
     state.gpr[4] = top - 8;
     support::memory::put(&mut memory, top - 8, BACK);
-    let run = run_to(&mut state, &mut memory, |pc| pc == BACK, LIMIT);
+    let run = support::run(&mut state, &mut memory, |pc| pc == BACK, LIMIT, 1 << 14);
     assert!(
         run.end != End::Stop || state.gpr[4] == top,
         "{:#x}",
@@ -132,7 +132,7 @@ fn on_a64(program: &Program, function: u64, argument: u64) -> (Run, u64) {
     state.x[0] = argument;
     state.x[30] = BACK;
     let sp = state.sp;
-    let run = run_to(&mut state, &mut memory, |pc| pc == BACK, LIMIT);
+    let run = support::run(&mut state, &mut memory, |pc| pc == BACK, LIMIT, 1 << 14);
     assert!(run.end != End::Stop || state.sp == sp, "{:#x}", state.sp);
     (run, state.x[0])
 }

@@ -7,7 +7,7 @@ mod support;
 mod x86_forms;
 
 use dyad_abi::Isa;
-use dyad_emulate::{Cpu, Refusal};
+use dyad_emulate::Refusal;
 use std::fmt::Write;
 use support::machine;
 use support::x86::{BYTES, Case, difference, program};
@@ -83,7 +83,7 @@ fn refused_instructions_change_nothing() {
                 let mut case = Case::new(form, index);
                 let before = case.record();
                 case.memory.budget = Some(budget);
-                let outcome = case.state.step(&mut case.memory);
+                let outcome = support::step(&mut case.state, &mut case.memory);
                 let fault = matches!(outcome, Err(Refusal::Fault { .. }));
                 assert!(fault, "{}: {outcome:?}", form.name);
                 assert!(case.record() == before, "{}: {:x?}", form.name, case.bytes);

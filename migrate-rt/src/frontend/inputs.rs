@@ -17,9 +17,10 @@
 //! | ELF with a section `.llvmbc` | one of the standard library: the section is linked |
 //! | other ELF | machine code of the front end's target, which no program can use: left out, so what is in it stays undefined |
 
-use super::FrontendError;
+use super::{FrontendError, check_size};
 use crate::files::{self, FileError};
-use crate::process::run_quiet;
+use crate::optimise;
+use crate::process::{assemble, run_quiet};
 use crate::toolchain::{Toolchain, clean_command};
 use goblin::archive::Archive;
 use goblin::elf::Elf;
@@ -53,8 +54,8 @@ mkdir "$kept"
 
 /// Bitcode begins with this.
 const BITCODE: [u8; 4] = *b"BC\xc0\xde";
-/// The module that is made of the inputs, among the objects.
-const LINKED: &str = "linked.bc";
+/// The module that is made of the inputs, among the objects. It is made once, so the name changes with how it is made.
+const LINKED: &str = "linked.2.bc";
 /// The object whose undefined symbols are what the program exports.
 const EXPORTS: &str = "symbols.o";
 /// Functions in machine code, which each ISA has of its own.
@@ -100,7 +101,7 @@ impl Inputs {
     }
 
     /// The module of all that the program can reach, made when it is asked for the first time.
-    pub(super) fn link(&self, tools: &Toolchain) -> Result<PathBuf, FrontendError> {
+    pub(super) fn link(&self, tools: &Toolchain, bin: &str) -> Result<PathBuf, FrontendError> {
         let linked = self.kept.join(LINKED);
         if linked.is_file() {
             return Ok(linked);
@@ -119,6 +120,22 @@ impl Inputs {
             .arg("-o")
             .args([&lean, &all]);
         run_quiet(&mut opt).map_err(FrontendError::Optimiser)?;
+        let bitcode = files::read(&lean).map_err(FrontendError::File)?;
+        if optimise::concerns(&bitcode) {
+            let text = self.kept.join("lean.ll");
+            let mut print = clean_command(&tools.opt, &self.kept);
+            print
+                .args(["-disable-verify", "-passes=verify", "-S", "-o"])
+                .args([&text, &lean]);
+            run_quiet(&mut print).map_err(FrontendError::Optimiser)?;
+            check_size(bin, &text)?;
+            let module = files::read(&text).map_err(FrontendError::File)?;
+            let module = optimise::prepared(&String::from_utf8_lossy(&module))
+                .map_err(FrontendError::Unreadable)?;
+            files::write(&text, module.as_bytes()).map_err(FrontendError::File)?;
+            assemble(tools, &text, &lean).map_err(FrontendError::Optimiser)?;
+            let _ = std::fs::remove_file(&text);
+        }
         files::publish(&lean, &linked).map_err(FrontendError::File)?;
         // Copies, many times as large as the module.
         let copies = modules

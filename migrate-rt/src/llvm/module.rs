@@ -166,15 +166,15 @@ impl Function {
     }
 
     /// Gives names to the values and blocks that have numbers: those must be in order, which they are
-    /// not any more when instructions are moved. No value of a program has such a name: what Rust names has no dot, and
-    /// the optimiser puts other words behind dots.
+    /// not any more when instructions are moved. No value of a program has such a name: no name of Rust begins with
+    /// a dollar sign, and the optimiser puts what it adds behind names.
     ///
     /// # Errors
     ///
     /// If an instruction cannot be read.
     pub fn name_all(&mut self) -> Result<(), Unreadable> {
         let is_number = |n: &str| n.bytes().all(|b| b.is_ascii_digit());
-        let new = |n: &str| is_number(n).then(|| format!("spine.number.{n}"));
+        let new = |n: &str| is_number(n).then(|| format!("${n}"));
         self.header = rename(&self.header, new)?;
         for block in &mut self.blocks {
             if let Some(label) = new(&block.label) {

@@ -22,7 +22,7 @@ use std::ops::Range;
 
 /// How the names of the two statics end.
 const ADDRESS: &str = "7ADDRESS";
-const KINDS: &str = "5KINDS";
+pub(super) const KINDS: &str = "5KINDS";
 /// The letter of a floating-point number in `KINDS`.
 const FLOAT: char = 'f';
 /// What is behind the name of the function in front.

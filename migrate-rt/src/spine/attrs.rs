@@ -1,7 +1,6 @@
 //! Attribute groups without what is not true on the spine.
 
-use super::error::SpineError;
-use crate::llvm::{Header, Item, Kind, Line, Module, lex};
+use crate::llvm::{Header, Item, Module, lex};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -16,15 +15,8 @@ const DECIDED: [&str; 4] = [
     "\"no-jump-tables\"",
     "\"tail-call\"",
 ];
-/// What spine functions have instead, until [`let_go`] takes [`SUSPENDS`] away.
-pub(super) const SPINE: &str =
-    "presplitcoroutine \"frame-pointer\"=\"all\" \"no-jump-tables\"=\"true\"";
-/// What spine functions have while variables become frames. Like a coroutine, a spine function can be on another CPU
-/// behind a call. So passes do not take the result of a call before a site for that of an equal call behind it,
-/// although the callee touches no memory: that result would be on the native stack meanwhile.
-const SUSPENDS: &str = "presplitcoroutine";
-/// What keeps the optimiser away from all other functions.
-const ALONE: &str = "noinline optnone";
+/// What spine functions have instead.
+pub(super) const SPINE: &str = "\"frame-pointer\"=\"all\" \"no-jump-tables\"=\"true\"";
 
 /// The groups of a module.
 pub(super) struct Groups {
@@ -47,12 +39,6 @@ impl Groups {
             cut: BTreeMap::new(),
             next,
         }
-    }
-
-    /// Whether group `n` has the attribute `word`.
-    pub fn has(&self, n: &str, word: &str) -> bool {
-        let text = n.parse().ok().and_then(|n: u32| self.by_number.get(&n));
-        text.is_some_and(|t| t.split([' ', '(']).any(|w| w == word))
     }
 
     /// The group with the attributes of group `n` that are true on the spine.
@@ -105,24 +91,6 @@ fn without(text: &str) -> String {
     out.join(" ")
 }
 
-/// The header of a function that is not on the spine, so that passes leave it alone, if that is
-/// possible.
-pub(super) fn left_alone(header: &str, groups: &Groups) -> Result<String, SpineError> {
-    let l = lex(header)?;
-    const AGAINST: [&str; 4] = ["alwaysinline", "optsize", "minsize", "optnone"];
-    let has = |word: &str| {
-        (0..l.tokens.len()).any(|i| match l.kind(i) {
-            Some(Kind::Attr) => groups.has(l.name(i), word),
-            _ => l.is_word(i, word),
-        })
-    };
-    if AGAINST.into_iter().any(has) {
-        return Ok(header.to_owned());
-    }
-    // Behind the list of arguments and `unnamed_addr`, before everything that may follow.
-    Ok(insert_attributes(header, ALONE).unwrap_or_else(|| header.to_owned()))
-}
-
 /// The header of a function with more attributes.
 pub(super) fn insert_attributes(header: &str, what: &str) -> Option<String> {
     let l = lex(header).ok()?;
@@ -132,20 +100,4 @@ pub(super) fn insert_attributes(header: &str, what: &str) -> Option<String> {
     }
     let end = l.tokens.get(at - 1)?.at.end;
     Some(format!("{} {what}{}", &header[..end], &header[end..]))
-}
-
-/// The module without the attributes of [`left_alone`], and without [`SUSPENDS`].
-pub(super) fn let_go(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for line in text.lines().filter(|l| !l.starts_with("; ")) {
-        match Line::of(line) {
-            Line::Attributes => {
-                let line = line.replace(" optnone", "");
-                out.push_str(&line.replace(&format!(" {SUSPENDS}"), ""));
-            }
-            _ => out.push_str(line),
-        }
-        out.push('\n');
-    }
-    out
 }

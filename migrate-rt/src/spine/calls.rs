@@ -1,17 +1,11 @@
-//! First half of the pass: conventions, sites, and everything that is used behind a site in a
-//! variable of its own.
+//! First half of the pass: conventions and sites.
 //!
 //! Each call that may migrate becomes
 //!
 //! ```text
 //!   %r = notail call preserve_nonecc T @callee(...)
 //!   call void (i64, i32, ...) @llvm.experimental.stackmap(i64 SITE, i32 0)
-//!   br label %spine.after.SITE
-//! spine.after.SITE:
 //! ```
-//!
-//! As the block ends there, `reg2mem` makes a local variable of everything that is used behind it,
-//! arguments of the function included, since those are bound to new names at its start.
 
 use super::attrs::{self, Groups};
 use super::error::{Refused, SpineError};
@@ -21,7 +15,6 @@ use super::{LEAF, Report, Site};
 use crate::ir::is_comment;
 use crate::llvm::{
     Block, FAST_MATH_FLAGS, Function, Header, Item, Kind, Lexed, Module, declares, lex, parts,
-    rename,
 };
 use crate::source::Lines;
 use std::collections::HashMap;
@@ -92,78 +85,51 @@ impl Pass<'_> {
                     }
                 }
             }
-            f.header = attrs::left_alone(&f.header, self.groups)?;
             return Ok(());
         }
         f.name_all()?;
-        let bound = self.header(f)?;
-        let mut blocks = Vec::new();
-        // Where the flow of a block that was split goes on from.
-        let mut last: HashMap<String, String> = HashMap::new();
-        let mut fixed = Vec::new();
-        for (n, block) in f.blocks.iter().enumerate() {
-            let mut current = Block {
-                label: block.label.clone(),
-                insts: Vec::new(),
-            };
-            for inst in &block.insts {
-                let l = lex(inst)?;
-                let read = Inst::read(&l)?;
-                match read {
+        self.header(f)?;
+        let mut blocks = std::mem::take(&mut f.blocks);
+        for (n, block) in blocks.iter_mut().enumerate() {
+            for inst in std::mem::take(&mut block.insts) {
+                let l = lex(&inst)?;
+                match Inst::read(&l)? {
                     Inst::Record => continue,
-                    Inst::Alloca { fixed: true, .. } if n == 0 => {
-                        fixed.push(inst.clone());
-                        continue;
-                    }
-                    Inst::Alloca { .. } => self.refuse(f, inst, Refused::DynamicSize),
+                    Inst::Alloca { fixed: true, .. } if n == 0 => {}
+                    Inst::Alloca { .. } => self.refuse(f, &inst, Refused::DynamicSize),
                     Inst::Call(call) => {
-                        self.look_at(f, inst, &l, &call);
+                        self.look_at(f, &inst, &l, &call);
                         if self.graph.is_spine_call(&call) {
-                            let id = self.site(f, inst, &call);
-                            current.insts.push(self.converted(inst, &call)?);
-                            current.insts.push(stackmap(id));
-                            let label = format!("spine.after.{id}");
-                            current.insts.push(format!("br label %{label}"));
-                            last.insert(block.label.clone(), label.clone());
-                            let next = Block {
-                                label,
-                                insts: Vec::new(),
-                            };
-                            blocks.push(std::mem::replace(&mut current, next));
+                            let id = self.site(f, &inst, &call);
+                            block.insts.push(self.converted(&inst, &call)?);
+                            block.insts.push(stackmap(id));
                             continue;
                         }
                     }
                     // Nothing that returns may stand before an unreachable end: the stack map would be
                     // taken away.
-                    Inst::End { ref to, is_return } if to.is_empty() && !is_return => {
-                        current.insts.push(format!("call void @{TRAP}()"));
-                    }
-                    Inst::End { .. } => {
-                        current.insts.push(without_loop(&l));
-                        continue;
+                    Inst::End { to, is_return }
+                        if to.is_empty()
+                            && !is_return
+                            && !block.insts.last().is_some_and(|last| is_trap(last)) =>
+                    {
+                        block.insts.push(format!("call void @{TRAP}()"));
                     }
                     _ => {}
                 }
-                current.insts.push(inst.clone());
+                block.insts.push(inst);
             }
-            blocks.push(current);
         }
-        if let Some(entry) = blocks.first_mut() {
-            fixed.extend(bound);
-            entry.insts.splice(0..0, fixed);
-        }
-        redirect(&mut blocks, &last)?;
         f.blocks = blocks;
         Ok(())
     }
 
-    /// Rewrites the header of a spine function. Gives the instructions that bind its arguments.
-    fn header(&mut self, f: &mut Function) -> Result<Vec<String>, SpineError> {
+    /// Rewrites the header of a spine function.
+    fn header(&mut self, f: &mut Function) -> Result<(), SpineError> {
         let l = lex(&f.header)?;
         let bad = || SpineError::unreadable("", &f.header);
         let h = Header::read(&l).ok_or_else(bad)?;
         let mut args = Vec::new();
-        let mut bound = Vec::new();
         for (n, part) in parts(&l, h.parameters.clone()).into_iter().enumerate() {
             if l.is_word(part.start, "...") {
                 args.push("...".to_owned());
@@ -183,17 +149,17 @@ impl Pass<'_> {
                 true => without(&l, attributes, &[MISLEADING, EXTENDED].concat()),
                 false => without(&l, attributes, &MISLEADING),
             };
-            args.push(format!("{ty} {text} %spine.arg.{n}"));
-            if let Some(name) = name {
-                bound.push(match ty.starts_with(['{', '[']) {
-                    true => format!("%{name} = freeze {ty} %spine.arg.{n}"),
-                    false => format!("%{name} = bitcast {ty} %spine.arg.{n} to {ty}"),
-                });
-            }
+            let name = name.map_or_else(|| format!("spine.arg.{n}"), str::to_owned);
+            let text = if text.is_empty() {
+                text
+            } else {
+                format!("{text} ")
+            };
+            args.push(format!("{ty} {text}%{name}"));
         }
         let mut before = String::new();
         for i in 0..h.result.start {
-            if !h.convention.contains(&i) {
+            if !h.convention.contains(&i) && !EXTENDED.contains(&l.text(i)) {
                 before.push_str(l.text(i));
                 before.push(' ');
             }
@@ -213,7 +179,7 @@ impl Pass<'_> {
         let before = before_type(&before);
         let header = format!("{before}{result}({}){after}", args.join(", "));
         f.header = attrs::insert_attributes(&header, attrs::SPINE).ok_or_else(bad)?;
-        Ok(bound)
+        Ok(())
     }
 
     fn spine_call(&self, inst: &str) -> Result<Option<Call>, SpineError> {
@@ -235,7 +201,7 @@ impl Pass<'_> {
         let before: Vec<&str> = (call.at + 1..call.result)
             .filter(|i| !call.convention.contains(i))
             .map(|i| l.text(i))
-            .filter(|w| call.callee != Callee::Pointer || !EXTENDED.contains(w))
+            .filter(|w| !EXTENDED.contains(w))
             .collect();
         // Fast-math flags come before the convention; calls that return none have none.
         let (flags, rest): (Vec<&str>, Vec<&str>) = before
@@ -340,13 +306,16 @@ fn before_type(words: &str) -> String {
 const MISLEADING: [&str; 2] = ["sret", "returned"];
 
 /// Attributes of a value whose upper bits the other side of the call has set. Where functions are called
-/// through pointers, the other side may have a type without them: `i8` for `i1 zeroext`. Who takes a value
-/// through a pointer does not rely on them; who gives one keeps to them.
+/// through pointers, the other side may have a type without them: `i8` for `i1 zeroext`. Who takes an argument
+/// through a pointer does not rely on them; who gives one keeps to them. No result has them: the x86-64 back end extends
+/// results to a byte, and what is above it may be from before a site.
 const EXTENDED: [&str; 2] = ["zeroext", "signext"];
 
 /// Tokens without some attributes, and what stands in parentheses behind those.
 fn without(l: &Lexed<'_>, range: std::ops::Range<usize>, attributes: &[&str]) -> String {
     let mut out = String::new();
+    // Where the token before ends, unless it was left out.
+    let mut end = None;
     let mut i = range.start;
     while i < range.end {
         if attributes.iter().any(|a| l.is_word(i, a)) {
@@ -354,29 +323,24 @@ fn without(l: &Lexed<'_>, range: std::ops::Range<usize>, attributes: &[&str]) ->
             if l.is_mark(i, b'(') {
                 i = l.past_bracket(i).unwrap_or(range.end);
             }
+            end = None;
             continue;
         }
-        if !out.is_empty() {
-            out.push(' ');
+        let at = &l.tokens[i].at;
+        match end {
+            Some(end) => out.push_str(&l.line[end..at.start]),
+            None if !out.is_empty() && !l.is_mark(i, b',') => out.push(' '),
+            None => {}
         }
         out.push_str(l.text(i));
+        end = Some(at.end);
         i += 1;
     }
     out
 }
 
-/// A branch without what is known of its loop. `reg2mem` splits the edge back and copies that to both
-/// halves; since two loops with their properties are never made one, the halves would stay apart, and
-/// every round of the loop would take a branch more.
-fn without_loop(l: &Lexed<'_>) -> String {
-    let known = |i: &usize| l.kind(*i) == Some(Kind::Meta) && l.text(*i) == "!llvm.loop";
-    match (0..l.tokens.len()).find(known) {
-        Some(i) if l.is_mark(i.wrapping_sub(1), b',') => {
-            let (before, after) = (l.span(0, i - 1), l.span(i + 2, l.tokens.len()));
-            format!("{before}{}{after}", if after.is_empty() { "" } else { " " })
-        }
-        _ => l.line.to_owned(),
-    }
+fn is_trap(inst: &str) -> bool {
+    inst.contains(&format!("call void @{TRAP}()"))
 }
 
 pub(super) fn stackmap(id: u64) -> String {
@@ -417,9 +381,4 @@ pub(super) fn redirect(
         }
     }
     Ok(())
-}
-
-/// `inst` with other names for values; see [`rename`].
-pub(super) fn renamed(inst: &str, names: &HashMap<String, String>) -> Result<String, SpineError> {
-    Ok(rename(inst, |n| names.get(n).cloned())?)
 }

@@ -130,9 +130,13 @@ fn signature(
 
 /// The letters of a type, with the attributes of a value.
 fn letters(l: &Lexed<'_>, ty: Range<usize>, mut attributes: Range<usize>) -> String {
+    let is_bit = ty.len() == 1 && l.is_word(ty.start, "i1");
     let letters = types::letters(l.span(ty.start, ty.end)).unwrap_or_else(|| "?".to_owned());
     let extended = attributes.any(|i| l.is_word(i, "zeroext") || l.is_word(i, "signext"));
     let extended = extended && !lacks!("spine::conventions::extended");
+    if extended && is_bit {
+        return "Z".to_owned();
+    }
     match extended && ["b", "h"].contains(&letters.as_str()) {
         true => letters.to_uppercase(),
         false => letters,
@@ -329,8 +333,8 @@ mod tests {
         let read = |s: &Signature| (s.preserves_nothing, s.arguments.clone(), s.result.clone());
         let is = |n: bool, a: &str, r: &str| (n, a.to_owned(), r.to_owned());
         assert_eq!(read(&found.functions["d"]), is(false, "sH", ""));
-        assert_eq!(read(&found.functions["a"]), is(true, "lB|li|", "lb"));
-        assert_eq!(read(&found.sites[&7]), is(true, "Lbf", "B"));
+        assert_eq!(read(&found.functions["a"]), is(true, "lZ|li|", "lb"));
+        assert_eq!(read(&found.sites[&7]), is(true, "Lbf", "Z"));
         assert_eq!(found.plain["a"].len(), 1);
         assert_eq!(read(&found.plain["a"][0]), is(false, "u", "v"));
     }

@@ -6,17 +6,17 @@
 //! a migration then only has to lay out frames of the other ISA with its return addresses.
 //!
 //! ```text
-//!  NeutralIr ──graph──> spine ──calls──> sites ──reg2mem──> variables ──frame──> frames ──opt──> NeutralIr
-//!                                                                                                 │ llc, lld
-//!            bundle <── table of sites <── verifier, both ISAs <── stack maps <──────── ELF per ISA
+//!  NeutralIr ──graph──> spine ──calls──> sites ──frame──> frames ──> NeutralIr
+//!                                                                        │ llc, lld
+//!    bundle <── table of sites <── verifier, both ISAs <── stack maps <── ELF per ISA
 //! ```
 //!
 //! | step | what it does |
 //! |---|---|
 //! | [`points`] | migration points that nobody has written: in loops, before system calls |
 //! | `graph` | which functions can be on the stack at a migration point |
-//! | `calls` | their calls of each other get a convention in which callees preserve nothing, and a stack map each; what is used behind becomes a variable |
-//! | `frame` | variables that are live across such a call, or have an address, go to a frame on the data stack, which has the same address on every ISA |
+//! | `calls` | their calls of each other get a convention in which callees preserve nothing, and a stack map each |
+//! | `frame` | values that are live across such a call, and local variables, go to a frame on the data stack, which has the same address on every ISA |
 //! | [`sites`] | from the linked programs: return addresses and frame sizes of both ISAs, for the verifier and for the frame transform |
 //!
 //! The pass decides what is stored where; that nothing else is live is then proven on the machine code
@@ -24,6 +24,7 @@
 //! not understand is an error.
 
 mod attrs;
+mod body;
 mod calls;
 mod conventions;
 mod error;
@@ -31,6 +32,7 @@ mod frame;
 mod graph;
 mod inst;
 pub mod points;
+mod result;
 pub mod sites;
 mod types;
 
@@ -39,16 +41,13 @@ pub use inst::Odd;
 
 use crate::files;
 use crate::ir::{IrError, NeutralIr};
-use crate::llvm::{Block, Item, Line, Module, lex, parts};
-use crate::process::run_quiet;
+use crate::llvm::{Block, Item, Line, Module, lex};
 use crate::source::{Lines, Place};
-use crate::toolchain::Toolchain;
 use crate::verify::Conventions;
 use graph::Graph;
 use inst::{Callee, Inst};
 use std::collections::HashMap;
 use std::path::Path;
-use std::process::Command;
 
 /// The function that all plain threads of a program start in.
 pub const ROOT: &str = "dyad_spine_root";
@@ -141,22 +140,13 @@ impl Headers {
     }
 }
 
-/// Passes over IR between the two halves, and behind them.
-const TO_VARIABLES: &str = "function(reg2mem)";
-const CLEAN: &str =
-    "function(mem2reg,early-cse,instcombine<no-verify-fixpoint>,simplifycfg,adce),verify";
-
 /// Makes the threads of a program able to migrate. `None`: its main function is a task, which does not
 /// need it. Files in `dir` keep the steps in between.
 ///
 /// # Errors
 ///
 /// Everything in the program that cannot be on the stack of a thread that migrates.
-pub fn transform(
-    tools: &Toolchain,
-    neutral: &NeutralIr,
-    dir: &Path,
-) -> Result<Option<Spine>, SpineError> {
+pub fn transform(neutral: &NeutralIr, dir: &Path) -> Result<Option<Spine>, SpineError> {
     let mut report = Report::default();
     if !neutral.defines(ROOT) {
         let text = neutral.text();
@@ -196,11 +186,8 @@ pub fn transform(
     let sites = calls::rewrite(&mut module, &graph, &mut report)?;
     report.done()?;
 
-    let text = opt(tools, dir, "spine-calls", &module.print(), TO_VARIABLES)?;
-    let mut module = Module::parse(&text)?;
     let mut frames = Vec::new();
     let mut report = Report::default();
-    let at = Headers::of(&module);
     for item in &mut module.items {
         if let Item::Function(f) = item
             && graph.spine.contains(&f.name)
@@ -219,8 +206,6 @@ pub fn transform(
     ] {
         module.items.push(Item::Line(line));
     }
-    let text = opt(tools, dir, "spine-frames", &module.print(), CLEAN)?;
-    let mut module = Module::parse(&attrs::let_go(&text))?;
     let mut apart = Vec::new();
     for item in &mut module.items {
         if let Item::Function(f) = item
@@ -310,25 +295,25 @@ fn split(blocks: &mut Vec<Block>) -> Result<(), SpineError> {
     Ok(())
 }
 
-/// Has phis give zeros where they may give anything, and calls pass zeros where they pass nothing. Back ends
-/// would read a register or a slot that was written before a site, or never: harmless, but not to be told from
-/// what is not.
+/// Has phis and aggregates have zeros where they may have anything, and calls pass zeros where they pass nothing: also
+/// within constants. Back ends would read a register or a slot that was written before a site, or never: harmless, but
+/// not to be told from what is not.
 fn define(blocks: &mut [Block]) -> Result<(), SpineError> {
     for inst in blocks.iter_mut().flat_map(|b| &mut b.insts) {
+        if !inst.contains("poison") && !inst.contains("undef") {
+            continue;
+        }
         let l = lex(inst)?;
-        let nothing = |i: usize| l.is_word(i, "poison") || l.is_word(i, "undef");
+        let nothing = |i: &usize| l.is_word(*i, "poison") || l.is_word(*i, "undef");
         let places: Vec<usize> = match Inst::read(&l)? {
-            Inst::Phi => {
-                let value =
-                    |i: &usize| nothing(*i) && l.is_mark(i - 1, b'[') && l.is_mark(i + 1, b',');
-                (1..l.tokens.len()).filter(value).collect()
-            }
+            Inst::Phi => (1..l.tokens.len()).filter(nothing).collect(),
             Inst::Call(call) => {
                 let intrinsic = matches!(&call.callee, Callee::Named(n) if n.starts_with("llvm."));
-                let whole = parts(&l, call.args.clone()).into_iter();
-                let values = whole.filter(|_| !intrinsic && call.callee != Callee::Asm);
-                values.map(|p| p.end - 1).filter(|i| nothing(*i)).collect()
+                let values = call.args.clone();
+                let values = values.filter(|_| !intrinsic && call.callee != Callee::Asm);
+                values.filter(nothing).collect()
             }
+            _ if l.is_word(2, "insertvalue") => (3..l.tokens.len()).filter(nothing).collect(),
             _ => continue,
         };
         let mut out = String::with_capacity(inst.len());
@@ -342,28 +327,4 @@ fn define(blocks: &mut [Block]) -> Result<(), SpineError> {
         *inst = out;
     }
     Ok(())
-}
-
-/// Runs passes over a module.
-fn opt(
-    tools: &Toolchain,
-    dir: &Path,
-    name: &str,
-    text: &str,
-    passes: &str,
-) -> Result<String, SpineError> {
-    let (input, output) = (
-        dir.join(format!("{name}.ll")),
-        dir.join(format!("{name}.out.ll")),
-    );
-    files::write(&input, text.as_bytes())?;
-    let mut command = Command::new(&tools.opt);
-    command
-        .arg("-S")
-        .arg(format!("-passes={passes}"))
-        .arg("-o")
-        .arg(&output)
-        .arg(&input);
-    run_quiet(&mut command)?;
-    Ok(String::from_utf8_lossy(&files::read(&output)?).into_owned())
 }

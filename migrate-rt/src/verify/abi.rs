@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 ///
 /// Letters stand for scalars: `b`, `h`, `i`, `l`: integers and pointers of 1, 2, 4 and 8 bytes; `L`: an
 /// integer of 16 bytes; `e`, `f`, `d`: floating point of 2, 4 and 8 bytes; `u`, `v`: vectors of 8 and 16
-/// bytes; `B` and `H`: `b` and `h` that are extended to 4 bytes in a register. `s`: the
+/// bytes; `B` and `H`: `b` and `h` that are extended to 4 bytes in a register; `Z`: a bit that is extended, as an argument
+/// to 4 bytes, as a result to what [`Signature::results`] says. `s`: the
 /// address of a result in memory. `|` stands before an argument that is an aggregate, and behind it. Any other letter is a type
 /// whose places are not known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +68,7 @@ const VECTOR_RESULTS: [u8; 2] = [2, 8];
 /// Bytes of a scalar.
 fn bytes(letter: char) -> Option<u16> {
     Some(match letter {
-        'b' | 'B' => 1,
+        'b' | 'B' | 'Z' => 1,
         'h' | 'H' | 'e' => 2,
         'i' | 'f' => 4,
         'l' | 's' | 'd' | 'u' => 8,
@@ -79,7 +80,7 @@ fn bytes(letter: char) -> Option<u16> {
 /// Bytes that a scalar of so many bytes has in a register.
 fn in_register(letter: char, bytes: u16) -> u16 {
     match letter {
-        'B' | 'H' => 4,
+        'B' | 'H' | 'Z' => 4,
         _ => bytes,
     }
 }
@@ -129,9 +130,10 @@ impl Signature {
                 'L' => "ll".to_owned(),
                 's' if !lacks!("verify::class::sret") => "l".to_owned(),
                 'u' => "v".to_owned(),
-                'B' | 'H' if !lacks!("verify::class::extended") => {
-                    l.to_ascii_lowercase().to_string()
-                }
+                'B' | 'H' | 'Z' if !lacks!("verify::class::extended") => match l {
+                    'Z' => "b".to_owned(),
+                    _ => l.to_ascii_lowercase().to_string(),
+                },
                 other => other.to_string(),
             };
             s.chars().map(one).collect::<String>()
@@ -167,7 +169,7 @@ impl Signature {
             }
             let size = bytes(letter)?;
             let register = match letter {
-                'b' | 'h' | 'B' | 'H' => {
+                'b' | 'h' | 'B' | 'H' | 'Z' => {
                     let bytes = in_register(letter, size);
                     free.next(0).map(|r| Lanes::general(r, bytes))
                 }
@@ -206,7 +208,9 @@ impl Signature {
         for letter in self.result.chars().filter(|l| *l != '|') {
             let size = bytes(letter)?;
             out = out.or(match letter {
-                'b' | 'h' | 'B' | 'H' | 'i' | 'l' => {
+                // A byte is what x86-64 extends a bit to that is given back.
+                'Z' if isa == Isa::X86_64 => Lanes::general(*general.next()?, size),
+                'b' | 'h' | 'B' | 'H' | 'Z' | 'i' | 'l' => {
                     Lanes::general(*general.next()?, in_register(letter, size))
                 }
                 'L' => Lanes::generals([*general.next()?, *general.next()?]),
@@ -257,6 +261,25 @@ mod tests {
             result: String::new(),
         };
         signature.arguments(isa)
+    }
+
+    #[test]
+    fn a_bit_is_given_back_as_a_byte_on_one_isa() {
+        let result = |isa, letters: &str| {
+            let signature = Signature {
+                preserves_nothing: true,
+                arguments: String::new(),
+                result: letters.to_owned(),
+            };
+            signature.results(isa).unwrap()
+        };
+        let [x, a] = Isa::ALL;
+        assert_eq!(result(x, "Z"), Lanes::general(0, 1));
+        assert_eq!(result(a, "Z"), Lanes::general(0, 4));
+        for isa in Isa::ALL {
+            assert_eq!(result(isa, "B"), Lanes::general(0, 4));
+            assert_eq!(result(isa, "b"), Lanes::general(0, 1));
+        }
     }
 
     /// As `llc` has it: `-stop-after=finalize-isel` shows registers and stack offsets of arguments.
@@ -324,8 +347,8 @@ mod tests {
         assert_eq!(on_stack(a, true, &many), [(0, 8), (8, 8), (16, 8)]);
         // What is extended is where it would be otherwise.
         assert_eq!(
-            places(a, true, "lBH").unwrap(),
-            [g(20, 8), g(0, 4), g(1, 4)]
+            places(a, true, "lBHZ").unwrap(),
+            [g(20, 8), g(0, 4), g(1, 4), g(2, 4)]
         );
         assert_eq!(on_stack(x, false, "llllllBH"), [(0, 1), (8, 2)]);
         // The address of a result.

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The instructions of a function, in order of address.
 pub(super) struct Code {
     pub insns: Vec<Insn>,
-    by_address: BTreeMap<u64, usize>,
+    va: u64,
+    /// By distance from the first byte: the instruction that starts there, or [`Code::NONE`].
+    starts: Vec<u32>,
 }
 
 impl Code {
@@ -29,13 +31,21 @@ impl Code {
         if isa == Isa::X86_64 {
             x86::refine(function.bytes, function.va, &mut insns);
         }
-        let by_address = insns.iter().enumerate().map(|(i, n)| (n.va, i)).collect();
-        Code { insns, by_address }
+        let mut starts = vec![Code::NONE; function.bytes.len()];
+        for (i, insn) in (0..Code::NONE).zip(&insns) {
+            starts[(insn.va - function.va) as usize] = i;
+        }
+        let va = function.va;
+        Code { insns, va, starts }
     }
+
+    const NONE: u32 = u32::MAX;
 
     /// The index of the instruction at that address.
     pub fn at(&self, va: u64) -> Option<usize> {
-        self.by_address.get(&va).copied()
+        let at = usize::try_from(va.checked_sub(self.va)?).ok()?;
+        let start = self.starts.get(at).filter(|i| **i != Code::NONE)?;
+        Some(*start as usize)
     }
 }
 

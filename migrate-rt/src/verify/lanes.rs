@@ -54,6 +54,7 @@ impl Lanes {
     pub const NONE: Lanes = Lanes([0; WORDS]);
 
     /// `count` lanes from `first`.
+    #[inline]
     pub fn range(first: u16, count: u16) -> Lanes {
         let mut lanes = Lanes::NONE;
         let (mut at, end) = (first, first + count);
@@ -104,14 +105,17 @@ impl Lanes {
         }
     }
 
+    #[inline]
     pub fn has(&self, lane: u16) -> bool {
         self.0[usize::from(lane) / 64] >> (lane % 64) & 1 != 0
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         *self == Lanes::NONE
     }
 
+    #[inline]
     fn zip(mut self, other: Lanes, f: impl Fn(u64, u64) -> u64) -> Lanes {
         self.0
             .iter_mut()
@@ -120,14 +124,17 @@ impl Lanes {
         self
     }
 
+    #[inline]
     pub fn or(self, other: Lanes) -> Lanes {
         self.zip(other, |a, b| a | b)
     }
 
+    #[inline]
     pub fn and(self, other: Lanes) -> Lanes {
         self.zip(other, |a, b| a & b)
     }
 
+    #[inline]
     pub fn minus(self, other: Lanes) -> Lanes {
         self.zip(other, |a, b| a & !b)
     }

@@ -78,7 +78,7 @@ fn step(
 ) {
     let arch = context.arch;
     match insn.flow {
-        Flow::Return(_) => live.lanes = arch.returned,
+        Flow::Return(_) => live.lanes = context.gives_back_where().unwrap_or(arch.returned),
         Flow::Call(_) | Flow::IndirectCall => {
             let site = context.sites.contains_key(&insn.end());
             live.lanes = match site {

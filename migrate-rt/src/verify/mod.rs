@@ -41,7 +41,7 @@ use image::{Function, Image};
 use insn::{Flow, Insn};
 use lanes::Lanes;
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// What has been verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -157,6 +157,8 @@ struct Verifier<'a> {
     arch: Arch,
     image: &'a Image<'a>,
     spine: &'a SpineInfo,
+    /// By function.
+    sites: HashMap<&'a str, Vec<&'a SiteAt>>,
     /// First addresses of spine functions and leaves.
     migrating: BTreeSet<u64>,
     findings: Vec<Finding>,
@@ -168,7 +170,12 @@ struct Verifier<'a> {
 impl<'a> Verifier<'a> {
     fn new(isa: Isa, image: &'a Image<'a>, spine: &'a SpineInfo) -> Verifier<'a> {
         let names = spine.functions.iter().chain(&spine.leaves);
+        let mut sites: HashMap<&str, Vec<&SiteAt>> = HashMap::new();
+        for site in &spine.sites {
+            sites.entry(&site.function).or_default().push(site);
+        }
         Verifier {
+            sites,
             arch: Arch::of(isa),
             image,
             spine,
@@ -282,7 +289,7 @@ impl<'a> Verifier<'a> {
         function: &str,
         needs: &'b dyn Fn(&SiteAt, &Insn) -> Lanes,
     ) -> Context<'b> {
-        let sites = self.spine.sites.iter().filter(|s| s.function == function);
+        let sites = self.sites.get(function).into_iter().flatten().copied();
         Context {
             arch: &self.arch,
             function: self.image.named(function).map_or("", |f| &f.name),
@@ -311,10 +318,25 @@ impl<'a> Verifier<'a> {
     fn entry_reads(&self, bodies: &[Body<'_>], returning: &Returning) -> BTreeMap<u64, Lanes> {
         let nothing = |_: &SiteAt, _: &Insn| Lanes::NONE;
         let mut reads: BTreeMap<u64, Lanes> = BTreeMap::new();
-        loop {
-            let mut changed = false;
-            for body in bodies {
+        // By body: those whose reads it asks for. What none of them changes does not change.
+        let mut asks: Vec<Option<BTreeSet<u64>>> = vec![Some(BTreeSet::new()); bodies.len()];
+        let mut changed: BTreeSet<u64> = bodies.iter().map(|b| b.function.va).collect();
+        let mut first = true;
+        while !changed.is_empty() {
+            let before = std::mem::take(&mut changed);
+            for (body, asks) in bodies.iter().zip(&mut asks) {
+                let concerned = match &*asks {
+                    Some(asks) => asks
+                        .iter()
+                        .any(|va| before.contains(va) || changed.contains(va)),
+                    None => true,
+                };
+                if !first && !concerned {
+                    continue;
+                }
                 let context = self.context(&body.function.name, &nothing);
+                let sites = context.sites.values();
+                *asks = self.asked(body, sites);
                 let called = |insn: &Insn| match context.sites.get(&insn.end()) {
                     Some(site) => self.needs(&reads, site, insn),
                     None => Lanes::NONE,
@@ -326,14 +348,39 @@ impl<'a> Verifier<'a> {
                     |i| successors(&context, returning, i),
                     called,
                 );
-                let known = reads.get(&body.function.va) == Some(&found);
-                reads.insert(body.function.va, found);
-                changed |= !known;
+                if reads.insert(body.function.va, found) != Some(found) {
+                    changed.insert(body.function.va);
+                }
             }
-            if !changed {
-                return reads;
-            }
+            first = false;
         }
+        reads
+    }
+
+    /// The functions of which a body's calls with sites want to know what they read; `None`: all.
+    fn asked<'b>(
+        &self,
+        body: &Body<'_>,
+        sites: impl Iterator<Item = &'b &'b SiteAt>,
+    ) -> Option<BTreeSet<u64>> {
+        let insns = body.code.insns.iter();
+        let direct: BTreeMap<u64, u64> = insns
+            .filter_map(|insn| match insn.flow {
+                Flow::Call(to) => Some((insn.end(), to)),
+                _ => None,
+            })
+            .collect();
+        let mut asked = BTreeSet::new();
+        for site in sites {
+            match direct.get(&site.ret) {
+                Some(to) => drop(asked.insert(*to)),
+                None if site.targets.is_empty() => return None,
+                None => {}
+            }
+            let targets = site.targets.iter().filter_map(|t| self.image.named(t));
+            asked.extend(targets.map(|f| f.va));
+        }
+        Some(asked)
     }
 
     /// Goes over a function whose states are known, and says what is wrong.

@@ -159,6 +159,20 @@ const X86_64: &[Case] = &[
     )
     .gives("l"),
     case(
+        "bit_given_back",
+        Framed,
+        "site callq leaf; movb $1, %bl; movl %ebx, %eax",
+        &[],
+    )
+    .gives("Z"),
+    case(
+        "extended_byte_given_back",
+        Framed,
+        "site callq leaf; movb $1, %bl; movl %ebx, %eax",
+        &[RegisterAcrossSite],
+    )
+    .gives("B"),
+    case(
         "second_result",
         Framed,
         "site callq leaf; movb $1, %bl; movq %rbx, %rdx",
@@ -326,6 +340,13 @@ const AARCH64: &[Case] = &[
         &[RegisterAcrossSite],
     )
     .gives(""),
+    case(
+        "bit_given_back",
+        Framed,
+        "site bl leaf; strh w0, [sp]; strh w19, [sp, #2]; ldr w0, [sp]",
+        &[RegisterAcrossSite],
+    )
+    .gives("Z"),
     case(
         "second_result",
         Framed,

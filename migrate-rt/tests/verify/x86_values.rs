@@ -179,6 +179,24 @@ const ACROSS: &[Case] = &[
         &[],
     ),
     case(
+        "word_alone_shifted",
+        Framed,
+        "site callq leaf; movw $1, %bx; movl %eax, %ecx; shll %cl, %ebx; movw %bx, (%rax)",
+        &[],
+    ),
+    case(
+        "word_shifted_into_the_rest",
+        Framed,
+        "site callq leaf; movw $1, %bx; movl %eax, %ecx; shll %cl, %ebx; movl %ebx, (%rax)",
+        &[RegisterAcrossSite],
+    ),
+    case(
+        "shifted_by_what_is_stale",
+        Framed,
+        "site callq leaf; movl $1, %edx; movq %rbx, %rcx; shll %cl, %edx; movw %dx, (%rax)",
+        &[RegisterAcrossSite],
+    ),
+    case(
         "xchg_memory",
         Framed,
         "site callq leaf; xchgq %rbx, (%rax)",

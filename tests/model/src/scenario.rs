@@ -104,6 +104,8 @@ pub enum Weakening {
     RecoveryKeepsHalfMaps,
     /// A round publishes when one CPU has acknowledged.
     OneCpuAcknowledges,
+    /// A round looks which CPUs are awake, and have to acknowledge, before it drops lines.
+    AsksBeforeLines,
     /// The last CPU sleeps although another one was awake during its flush.
     VisitForgotten,
     /// A CPU that wakes counts as having acknowledged the present epoch.

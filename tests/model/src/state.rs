@@ -156,6 +156,8 @@ pub(crate) struct Node {
     pub awake: u8,
     pub leaving: bool,
     pub request: u8,
+    /// CPUs that have been asked to acknowledge, and have not been seen to be past that.
+    pub asked: u8,
     pub round: Round,
     /// Cached copy of an entry: its own; if all nodes walk the entry, or change it in their caches,
     /// that of node 1.
@@ -220,6 +222,7 @@ impl State {
             awake: 0,
             leaving: false,
             request: 0,
+            asked: 0,
             round: Round::Quiet,
             line: None,
             dirty: false,

@@ -177,11 +177,17 @@ impl State {
                 let mut s = *self;
                 s.epoch += 1;
                 let e = s.epoch;
+                let mine = &mut s.nodes[n];
+                mine.asked = 0;
                 if c.tlb_first() {
-                    s.nodes[n].round = Round::Early(e);
-                    s.nodes[n].request = e;
+                    mine.round = Round::Early(e);
+                    mine.request = e;
+                    mine.asked = mine.awake;
                 } else {
-                    s.nodes[n].round = Round::Lines(e);
+                    mine.round = Round::Lines(e);
+                }
+                if c.lacks(W::AsksBeforeLines) {
+                    mine.asked = mine.awake;
                 }
                 out.push("round: takes an epoch", s);
             }
@@ -195,9 +201,16 @@ impl State {
                 }
                 mine.request = e;
                 mine.round = Round::Waiting(e);
+                if !c.lacks(W::AsksBeforeLines) {
+                    mine.asked = mine.awake;
+                }
                 out.push("round: drops lines, asks CPUs", s);
             }
-            Round::Waiting(e) | Round::Early(e) if self.all_acknowledged(c, n, e) => {
+            Round::Waiting(e) | Round::Early(e) => {
+                self.see_who_is_past(n, e, out);
+                if !self.all_acknowledged(c, n, e) {
+                    return;
+                }
                 let mut s = *self;
                 if matches!(node.round, Round::Early(_)) {
                     s.drop_logged(n);
@@ -217,12 +230,33 @@ impl State {
 
     fn all_acknowledged(&self, c: &Scenario, n: usize, e: u8) -> bool {
         let node = &self.nodes[n];
-        let mut awake = (0..CPUS).filter(|k| node.awake >> k & 1 != 0);
-        let past = |k: usize| node.cpus[k].acknowledged >= e;
+        let mut asked = (0..CPUS).filter(|k| node.asked >> k & 1 != 0);
+        let past = |k: usize| self.is_past(n, k, e);
         if c.lacks(W::OneCpuAcknowledges) {
-            awake.any(past)
+            asked.any(past)
         } else {
-            awake.all(past)
+            asked.all(past)
+        }
+    }
+
+    /// Whether a CPU has acknowledged, or sleeps.
+    fn is_past(&self, n: usize, k: usize, e: u8) -> bool {
+        let node = &self.nodes[n];
+        node.awake >> k & 1 == 0 || node.cpus[k].acknowledged >= e
+    }
+
+    /// The round looks at one CPU after the other. What the last one does is part of publishing.
+    fn see_who_is_past(&self, n: usize, e: u8, out: &mut Out<'_>) {
+        let asked = self.nodes[n].asked;
+        if asked.count_ones() < 2 {
+            return;
+        }
+        for k in (0..CPUS).filter(|k| asked >> k & 1 != 0) {
+            if self.is_past(n, k, e) {
+                let mut s = *self;
+                s.nodes[n].asked &= !(1 << k);
+                out.push("round: sees that a CPU is past the request", s);
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use dyad_abi::Isa;
 use dyad_abi::service::archive::INPUT;
-use migrate_rt::build::{AppRequest, BuiltApp, Progress as PipelineProgress};
+use migrate_rt::build::{AppRequest, BuildError, BuiltApp, Progress as PipelineProgress};
 
 use crate::apps::{Program, Source};
 use crate::error::Error;
@@ -328,11 +328,11 @@ fn package(dir: &Path, progress: Progress<'_>) -> Result<BuiltApp, Error> {
         if signals::count() > 0 {
             return Error::Interrupted;
         }
-        let e = e.to_string();
-        // What the compiler has said comes first, unless the error quotes it.
-        let said = said.take();
-        let quoted = said.lines().last().is_some_and(|l| e.contains(l.trim()));
-        let said = if quoted { "" } else { said.as_str() };
+        // What the compiler has said comes first. Errors of the front end quote of it what matters.
+        let said = match e {
+            BuildError::Frontend(_) => String::new(),
+            _ => said.take(),
+        };
         Error::Build(format!("{said}{name} does not build: {e}"))
     })?;
     for warning in warnings(&said.borrow()) {

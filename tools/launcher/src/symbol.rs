@@ -65,10 +65,19 @@ impl Symboliser {
     }
 
     /// Lines of a backtrace. All addresses but an exact innermost one are return addresses, which
-    /// belong to the call before them.
+    /// belong to the call before them. Calls that repeat, as those of a recursion do, are shown once.
     pub fn backtrace(&mut self, pcs: &[u64], first_is_exact: bool) -> Vec<String> {
         let mut lines = Vec::new();
-        for (i, &pc) in pcs.iter().enumerate() {
+        let mut i = 0;
+        while let Some(&pc) = pcs.get(i) {
+            if let Some((period, times)) = repeated(pcs, i) {
+                lines.push(match period {
+                    1 => format!("     and {times} times more"),
+                    _ => format!("     and these {period} calls {times} times more"),
+                });
+                i += period * times;
+                continue;
+            }
             let exact = i == 0 && first_is_exact;
             let frames = self.frames(if exact { pc } else { pc.wrapping_sub(1) });
             if frames.is_empty() {
@@ -81,6 +90,7 @@ impl Symboliser {
                     lines.push(format!("     {:18} {frame}", "inlined into"));
                 }
             }
+            i += 1;
         }
         lines
     }
@@ -261,6 +271,18 @@ fn short(file: &str) -> &str {
         .unwrap_or(file)
 }
 
+/// If the calls from number `at` on repeat those before them: how many calls there are in a turn, and how many turns
+/// follow.
+fn repeated(pcs: &[u64], at: usize) -> Option<(usize, usize)> {
+    const LONGEST: usize = 4;
+    (1..=LONGEST.min(at)).find_map(|period| {
+        let turn = &pcs[at - period..at];
+        let turns = pcs[at..].chunks_exact(period);
+        let times = turns.take_while(|next| *next == turn).count();
+        (times > 0).then_some((period, times))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -334,7 +356,7 @@ mod tests {
         let mut s = Symboliser::new([std::env::current_exe().unwrap()]);
         for pc in [0, 1, u64::MAX - 1, u64::MAX] {
             assert_eq!(s.frames(pc), Vec::<String>::new());
-            assert_eq!(s.backtrace(&[pc, pc], true).len(), 2);
+            assert_eq!(s.backtrace(&[pc, pc ^ 2], true).len(), 2);
         }
         let text = "x30 = 0xffffffffffffffff";
         assert_eq!(s.annotate(text), text);
@@ -370,6 +392,26 @@ mod tests {
         let method = format!("<{long} as Iterator>::next");
         assert_eq!(without_long_parameters(&method), method);
         assert_eq!(without_long_parameters("operator<"), "operator<");
+    }
+
+    #[test]
+    fn calls_that_repeat_are_shown_once() {
+        let mut s = Symboliser::new([PathBuf::from("/nonexistent")]);
+        let lines = s.backtrace(
+            &[0xa, 0xb, 0xb, 0xb, 0xc, 0xd, 0xc, 0xd, 0xc, 0xd, 0xe],
+            true,
+        );
+        let call = |n: usize, pc: u64| format!("{n:3}: {pc:#018x}");
+        let wanted = [
+            call(0, 0xa),
+            call(1, 0xb),
+            "     and 2 times more".to_owned(),
+            call(4, 0xc),
+            call(5, 0xd),
+            "     and these 2 calls 2 times more".to_owned(),
+            call(10, 0xe),
+        ];
+        assert_eq!(lines, wanted);
     }
 
     #[test]

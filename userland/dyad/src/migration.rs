@@ -17,8 +17,7 @@
 use alloc::vec::Vec;
 use core::future::Future;
 use core::pin::Pin;
-use core::task::{Context, Poll};
-use core::time::Duration;
+use core::task::{Context, Poll, Waker};
 
 use dyad_sys as sys;
 use dyad_sys::{Isa, NodeId};
@@ -64,22 +63,28 @@ pub struct Migrate {
 impl Future for Migrate {
     type Output = Result<(), sys::Error>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.outcome.is_none() {
-            let here = executor::here();
-            let node = match self.target {
-                Target::Node(node) => node,
-                Target::Isa(isa) => match crate::system()?.nearest(isa, here) {
-                    Some(node) => node,
-                    None => return Poll::Ready(Err(sys::Error::NoIsa)),
-                },
-            };
-            if node == here {
-                return Poll::Ready(Ok(()));
-            }
-            self.outcome = Some(executor::request_move(node, cx.waker().clone()));
+        match self.outcome.as_ref().map(|o| o.get()) {
+            Some(Some(result)) => Poll::Ready(result),
+            Some(None) => Poll::Pending,
+            None => self.begin(cx.waker()),
         }
-        match self.outcome.as_ref().and_then(|o| o.get()) {
+    }
+}
+
+impl Migrate {
+    /// Requests the move.
+    fn begin(&mut self, waker: &Waker) -> Poll<Result<(), sys::Error>> {
+        let target = self.target;
+        let to = |here| match target {
+            Target::Node(node) => Ok(node),
+            Target::Isa(isa) => crate::system::nearest(isa, here),
+        };
+        let Some(outcome) = executor::request_move(to, waker)? else {
+            return Poll::Ready(Ok(()));
+        };
+        match self.outcome.insert(outcome).get() {
             Some(result) => Poll::Ready(result),
             None => Poll::Pending,
         }
@@ -87,6 +92,7 @@ impl Future for Migrate {
 }
 
 impl Drop for Migrate {
+    #[inline]
     fn drop(&mut self) {
         if let Some(outcome) = self.outcome.take_if(|o| o.get().is_none()) {
             executor::cancel_move(&outcome);
@@ -125,11 +131,8 @@ pub fn withdraw_migration() -> Result<Option<NodeId>, sys::Error> {
     sys::withdraw_request(0)
 }
 
-/// Statistics of the migrations of the program's first thread from one node to another so far. A migration
-/// lasts from the decision to move to the first instruction of the runtime on the new node.
-///
-/// Start and end are read on different nodes, so the times are only as exact as the nodes' clocks agree;
-/// negative times count as zero. For exact times, measure round trips on one node.
+/// How often the program's first thread has migrated from one node to another so far. What a migration takes is
+/// measured by round trips: start and end of one are read from different nodes' clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MigrationStats {
     /// The node where the migrations started.
@@ -138,34 +141,6 @@ pub struct MigrationStats {
     pub to: NodeId,
     /// The number of migrations.
     pub count: u64,
-    /// The shortest time.
-    pub min: Duration,
-    /// The longest time.
-    pub max: Duration,
-    /// The sum of all times.
-    pub total: Duration,
-}
-
-impl MigrationStats {
-    pub(crate) fn first(from: NodeId, to: NodeId, ns: u64) -> MigrationStats {
-        let d = Duration::from_nanos(ns);
-        MigrationStats {
-            from,
-            to,
-            count: 1,
-            min: d,
-            max: d,
-            total: d,
-        }
-    }
-
-    pub(crate) fn add(&mut self, ns: u64) {
-        let d = Duration::from_nanos(ns);
-        self.count += 1;
-        self.min = self.min.min(d);
-        self.max = self.max.max(d);
-        self.total += d;
-    }
 }
 
 /// All migrations of the program's thread so far, by direction.

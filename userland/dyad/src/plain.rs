@@ -97,8 +97,7 @@ pub fn withdraw_migration(thread: Thread) -> Result<Option<NodeId>, sys::Error> 
 
 #[inline(never)]
 fn nearest(isa: Isa) -> Result<NodeId, sys::Error> {
-    let nearest = crate::system()?.nearest(isa, crate::node());
-    nearest.ok_or(sys::Error::NoIsa)
+    crate::system::nearest(isa, crate::node())
 }
 
 /// The entry of plain threads.
@@ -107,10 +106,6 @@ pub fn start(argument: u64) -> ! {
     static POINT: Point = Point::of_threads(dyad_rt::spine::land);
     USED.store(true, Ordering::Relaxed);
     dyad_rt::emulation::at_entry(argument, &POINT, dyad_rt::spine::point_address());
-    let is_first = Number::of_argument(argument).is_none_or(|n| n == Number::FIRST);
-    if is_first && crate::rt::runs_tasks() {
-        crate::rt::continue_tasks();
-    }
     dyad_rt::spine::enter(argument)
 }
 
@@ -135,7 +130,7 @@ fn run(argument: u64, main: impl FnOnce() -> Result<()>) -> u64 {
     match Number::of_argument(argument) {
         Some(number) if number != Number::FIRST => crate::thread::enter(number),
         #[cfg(not(target_os = "none"))]
-        _ if crate::rt::runs_tasks() => crate::rt::continue_tasks(),
+        _ if crate::rt::runs_tasks() => crate::executor::run(),
         _ => exit_code(main()).into(),
     }
 }

@@ -1,9 +1,8 @@
 //! Start and end of a program. `#[dyad::task]` generates calls of this module; programs do not call it.
 //!
-//! The kernel calls the entry symbol once per ISA: first where the program starts, and again when its thread
-//! first comes to the other ISA. The second call must find everything as the first side left it, so it only
-//! joins the executor. Other [threads](crate::thread) of the program also begin there; the argument tells
-//! which thread it is.
+//! The kernel calls the entry symbol where the program starts. Other [threads](crate::thread) of the program also
+//! begin there; the argument tells which thread it is. In the emulated system of the host the entry is called once
+//! more for each ISA that the thread comes to, and then only joins the executor.
 //!
 //! | exit code | reason |
 //! |---|---|
@@ -19,8 +18,7 @@ use core::future::Future;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use dyad_rt::emulation::Apart;
-use dyad_rt::{Lock, program_local};
+use dyad_rt::program_local;
 use dyad_sys::thread::Number;
 
 use crate::{Args, Error, Result, executor};
@@ -107,20 +105,10 @@ fn spawn_main(main: impl Future<Output = Result<()>> + 'static) {
     }));
 }
 
-/// A function that runs the tasks on another ISA. Its signature differs from that of every function of the
-/// program that is called through a pointer ([`Apart`]), so that the executor stays off the data stack.
-type Continue = fn(Apart) -> !;
-
 program_local! {
     /// Whether the first thread of a program with `#[dyad::main]` has begun to run tasks.
     static RUNS_TASKS: AtomicBool = AtomicBool::new(false);
 }
-program_local! {
-    /// The function that continues the tasks. It is a pointer, so that programs without tasks link no
-    /// executor.
-    static CONTINUE: Lock<Option<Continue>> = Lock::new(None);
-}
-
 pub(crate) fn runs_tasks() -> bool {
     RUNS_TASKS.with_any(|r| r.load(Ordering::Relaxed))
 }
@@ -131,21 +119,11 @@ pub(crate) fn run_tasks(main: impl Future<Output: Outcome> + 'static) -> ! {
         !STARTED.with(|s| s.replace(true)),
         "the program runs tasks already"
     );
-    CONTINUE.with_any(|c| *c.lock() = Some(|_| executor::run()));
     RUNS_TASKS.with_any(|r| r.store(true, Ordering::Relaxed));
     crate::emulation::set_first_point();
     executor::begin_on_data_stack();
     spawn_main(async move { main.await.result() });
     executor::run()
-}
-
-/// Continues the tasks when their thread has come to an ISA for the first time, in a program with
-/// `#[dyad::main]`.
-pub(crate) fn continue_tasks() -> ! {
-    match CONTINUE.with_any(|c| *c.lock()) {
-        Some(continue_on) => continue_on(Apart::default()),
-        None => panic!("a thread runs tasks that nobody has started"),
-    }
 }
 
 pub(crate) fn exit_code(result: Result<(), Error>) -> u32 {

@@ -159,3 +159,23 @@ impl System {
         self.nearest(isa, home).or_else(|| other().map(|n| n.id))
     }
 }
+
+/// As [`System::nearest`], without looking at more nodes than it takes.
+///
+/// # Errors
+///
+/// `NoIsa` if no live node has that ISA; those of [`system`].
+pub(crate) fn nearest(isa: Isa, here: NodeId) -> Result<NodeId, sys::Error> {
+    let system = &sys::info()?.system;
+    let nodes = NodeId::first(system.node_count as usize).zip(&system.nodes);
+    let mut lowest = None;
+    for (id, _) in nodes.filter(|(_, n)| n.isa as usize == isa.index()) {
+        if id == here {
+            return Ok(here);
+        }
+        if lowest.is_none() && sys::is_live(id)? {
+            lowest = Some(id);
+        }
+    }
+    lowest.ok_or(sys::Error::NoIsa)
+}

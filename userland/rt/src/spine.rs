@@ -22,8 +22,10 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use dyad_abi::service::slot;
 use dyad_abi::user::migrate_word::{REQUEST, RESULT};
 use dyad_abi::{Error, NodeId, Result};
+use dyad_sys::cap::{Cap, Thread};
 pub use dyad_sys::tcb::{Block, block};
 use dyad_sys::thread::{Number, number};
 
@@ -47,13 +49,18 @@ pub fn runs_tasks() {
     RUNS_TASKS.with_any(|r| r.store(true, Ordering::Relaxed));
 }
 
+/// The calling thread, if it [runs tasks](runs_tasks).
+fn of_tasks() -> Option<Cap<Thread>> {
+    let number = number().filter(|n| *n == Number::FIRST)?;
+    let runs = RUNS_TASKS.with_any(|r| r.load(Ordering::Relaxed));
+    runs.then_some(Cap::at(slot::thread(number.get())))
+}
+
 /// Whether the calling thread may move at a point.
 fn may_go() -> Result<()> {
-    match number() {
-        Some(Number::FIRST) if RUNS_TASKS.with_any(|r| r.load(Ordering::Relaxed)) => {
-            Err(Error::Denied)
-        }
-        _ => Ok(()),
+    match of_tasks() {
+        Some(_) => Err(Error::Denied),
+        None => Ok(()),
     }
 }
 
@@ -172,7 +179,7 @@ fn attempt(block: &Block, depart: impl FnOnce(NodeId) -> Result<()>) {
 }
 
 #[cfg(target_os = "none")]
-pub use target::{enter, land, leave, point_address};
+pub use target::{enter, land, leave, point_address, restart};
 
 #[cfg(target_os = "none")]
 mod target {
@@ -185,7 +192,7 @@ mod target {
     use dyad_abi::{Error, Isa, NodeId, Result};
     use dyad_migrate::{Fault, HEADER_WORDS, KEPT, Landing, Memory, SLOT_WORDS, Sites, transform};
 
-    use super::{Block, attempt, block, may_go, stub};
+    use super::{Block, attempt, block, may_go, of_tasks, stub};
     use crate::emulation::{Apart, Arrived, Going};
     use dyad_sys::thread::own;
 
@@ -249,6 +256,33 @@ mod target {
         unsafe { stub::dyad_spine_enter(argument, top) }
     }
 
+    /// Continues the calling thread, which [runs tasks](super::runs_tasks), on another node: in `entry(argument)`, on the empty
+    /// native stack of that node's ISA. Nothing that is on its native stacks now is ever looked at again, like the
+    /// frames of a thread that ends. Returns only if the thread cannot leave.
+    pub fn restart(node: NodeId, entry: extern "C" fn(u64) -> !, argument: u64) -> Error {
+        // Threads that run no tasks move with their frames.
+        let Some(own) = of_tasks() else {
+            return Error::Denied;
+        };
+        let isa = match isa_of(node) {
+            Ok(isa) => isa,
+            Err(e) => return e,
+        };
+        let (_, top) = stack_slot(isa, block().thread as u32);
+        let stack = [crate::emulation::empty_on(isa, top), 0];
+        // SAFETY: 1. The stack is this thread's, and what is on it is given up: `entry` does not return. 2. The data
+        // stack stays as it is, and what is on it stays there.
+        unsafe { own.jump(node, entry as usize as u64, stack, argument) }
+    }
+
+    /// The ISA of a node.
+    fn isa_of(node: NodeId) -> Result<Isa> {
+        let info = dyad_sys::info()?;
+        let nodes = &info.system.nodes[..info.system.node_count as usize];
+        let there = nodes.get(node.index()).ok_or(Error::NoSuchNode)?;
+        Isa::from_index(there.isa.into()).ok_or(Error::Corrupt)
+    }
+
     /// The slow part of a migration point: frame pointer and return address of the call of the point.
     /// If the thread goes to another ISA, this does not return.
     pub fn leave(fp: u64, ret: u64) {
@@ -269,10 +303,7 @@ mod target {
     }
 
     fn depart(block: &Block, node: NodeId, fp: u64, ret: u64) -> Result<()> {
-        let info = dyad_sys::info()?;
-        let nodes = &info.system.nodes[..info.system.node_count as usize];
-        let there = nodes.get(node.index()).ok_or(Error::NoSuchNode)?;
-        let to = Isa::from_index(there.isa.into()).ok_or(Error::Corrupt)?;
+        let to = isa_of(node)?;
         let here = dyad_sys::isa();
         if to == here {
             return own().migrate(node).map(drop);
@@ -310,10 +341,7 @@ mod target {
         let node = (at.to)
             .or_else(|| NodeId::new(wanted.checked_sub(1)?))
             .unwrap_or(at.here);
-        let info = dyad_sys::info()?;
-        let nodes = &info.system.nodes[..info.system.node_count as usize];
-        let there = nodes.get(node.index()).ok_or(Error::NoSuchNode)?;
-        let to = Isa::from_index(there.isa.into()).ok_or(Error::Corrupt)?;
+        let to = isa_of(node)?;
         if to == at.isa {
             return Err(Error::Exists);
         }

@@ -227,6 +227,15 @@ pub fn sys_info() -> Result<SysInfo> {
     Ok(system)
 }
 
+/// Whether a node lives.
+///
+/// # Errors
+///
+/// `NoSuchNode`.
+pub fn is_live(node: NodeId) -> Result<bool> {
+    Ok(hardware().node_state(node)?.is_live())
+}
+
 /// The argument text and the environment of an info page; empty if they are no text.
 pub fn texts(info: &Info) -> (&str, &str) {
     let text = |bytes| core::str::from_utf8(bytes).unwrap_or_default();

@@ -6,13 +6,15 @@
 //! | 1, 2, ... | the registers, `LINES` lines each |
 //! | the last one | a `backtrace` record |
 //!
+//! Of a fault that the thread's handler has told of there is the last piece only.
+//!
 //! Bounds: a piece is at most `LINES` short lines, or one record of [`MAX_PCS`](dyad_machine::note::MAX_PCS)
 //! addresses. A node begins at most [`BURST`](dyad_machine::console::BURST) reports at once, and one more each
 //! [`INTERVAL_NS`](dyad_machine::console::INTERVAL_NS).
 
 use dyad_machine::console::{Value, record};
 use dyad_machine::cpu::CpuLocal;
-use dyad_machine::note::Facts;
+use dyad_machine::note::{Facts, Untold};
 use dyad_machine::platform::FaultKind;
 use dyad_machine::{Platform, error};
 use dyad_object::node::Node;
@@ -25,21 +27,21 @@ pub fn write_piece<P: Platform>(node: &Node, local: &CpuLocal) -> bool {
     if !local.fault_note.is_pending() {
         return false;
     }
-    local
-        .fault_note
-        .next_piece(|facts, piece| match piece.checked_sub(1) {
-            None => {
-                headline::<P>(node, facts);
-                true
+    local.fault_note.next_piece(|facts, piece| {
+        let Some(untold) = &facts.untold else {
+            backtrace::<P>(facts);
+            return false;
+        };
+        match piece.checked_sub(1) {
+            None => headline::<P>(node, facts, untold),
+            Some(n) if !registers::<P>(untold, n * LINES) => {
+                backtrace::<P>(facts);
+                return false;
             }
-            Some(n) => {
-                if !registers::<P>(facts, n * LINES) {
-                    backtrace::<P>(facts);
-                    return false;
-                }
-                true
-            }
-        });
+            Some(_) => {}
+        }
+        true
+    });
     true
 }
 
@@ -48,8 +50,9 @@ pub fn write_all<P: Platform>(node: &Node, local: &CpuLocal) {
     while write_piece::<P>(node, local) {}
 }
 
-fn headline<P: Platform>(node: &Node, facts: &Facts) {
-    let what = match facts.fault.kind {
+fn headline<P: Platform>(node: &Node, facts: &Facts, untold: &Untold) {
+    let fault = untold.fault;
+    let what = match fault.kind {
         FaultKind::Read => "read of",
         FaultKind::Write => "write to",
         FaultKind::Execute => "instruction fetch from",
@@ -59,28 +62,28 @@ fn headline<P: Platform>(node: &Node, facts: &Facts) {
         FaultKind::Alignment => "misaligned access",
         FaultKind::Other => "exception",
     };
-    let pc = facts.pc;
+    let pc = facts.pcs[0];
     error!(
         P,
         "program {:?}, thread {}: {what} {:#x} at pc {pc:#x} on {} (raw {:#x}){}{}",
         node.params.app,
         facts.thread,
-        if facts.fault.kind.is_access() {
-            facts.fault.address
+        if fault.kind.is_access() {
+            fault.address
         } else {
             pc
         },
         P::ISA,
-        facts.fault.raw,
-        if facts.why.is_some() { ": " } else { "" },
-        facts.why.unwrap_or("")
+        fault.raw,
+        if untold.why.is_some() { ": " } else { "" },
+        untold.why.unwrap_or("")
     );
 }
 
 /// Writes [`LINES`] registers, beginning with register number `from`. Returns `false` if there are none.
-fn registers<P: Platform>(facts: &Facts, from: usize) -> bool {
+fn registers<P: Platform>(untold: &Untold, from: usize) -> bool {
     let mut n = 0;
-    P::dump_regs(&facts.area(), &mut |name, value| {
+    P::dump_regs(&untold.area(), &mut |name, value| {
         if (from..from + LINES).contains(&n) {
             error!(P, "  {name:>8} = {value:#018x}");
         }

@@ -37,6 +37,9 @@
 //! is one word, which changes after the copy, so a node that dies in between leaves one valid state or the
 //! other.
 //!
+//! A thread that arrives by `Jump` has the initial state. If it used the registers where it came from, it will use
+//! them here, too: they are on at once, which saves it the trap ([`start`]).
+//!
 //! Threads that do not use these registers pay nothing. The fast paths of invocations, returns and faults
 //! check which thread runs anyway. They check the CPU's `fastpath_thread`, which is none while the running
 //! thread has registers to forget or to keep.
@@ -207,6 +210,36 @@ fn save<P: Platform>(local: &CpuLocal, area: &FpArea) {
 pub fn load<P: Platform>(local: &CpuLocal, t: &'static Thread) {
     let short = !uses::<P>(t) || lacks!("fp::load::fastpath_thread");
     local.fastpath_thread.set(short.then_some(t));
+}
+
+/// Of so many threads that arrive having used the registers, one starts with them off: it is found out in this way if it
+/// no longer uses them.
+const PROBE: u8 = 16;
+
+/// Whether a thread has values other than the initial state on any ISA.
+pub(crate) fn is_used(t: &Thread) -> bool {
+    t.used_fp.load(Ordering::Relaxed) & USED != 0
+}
+
+/// Starts a thread that is about to run here, with the initial state, and that [used](is_used) the registers where it
+/// came from or did not. No thread has the registers of this CPU.
+#[inline(always)]
+pub(crate) fn start<P: Platform>(local: &CpuLocal, t: &'static Thread, used: bool) {
+    if used {
+        local
+            .fp_arrivals
+            .set(local.fp_arrivals.get().wrapping_add(1));
+    }
+    if !used || local.fp_arrivals.get().is_multiple_of(PROBE) {
+        local.fastpath_thread.set(Some(t));
+        return;
+    }
+    P::fp_on();
+    if !lacks!("fp::start::initial") {
+        P::reset_fp();
+    }
+    set_used::<P>(local, t);
+    local.fp_of.set(Some(t));
 }
 
 /// Turns the registers on for the running thread, which has just used them. Returns `false` if they are on

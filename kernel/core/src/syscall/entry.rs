@@ -27,8 +27,6 @@
 //! ([`complete_frame`](crate::sched::dispatch::complete_frame)), because later owners of the area cannot tell
 //! that it was partial. Paths that always end in registers do not set it.
 
-use core::sync::atomic::Ordering;
-
 use dyad_abi::Error;
 use dyad_abi::cap::{CapIndex, CapType, SinvOp, Stopped};
 
@@ -37,15 +35,15 @@ use crate::run_loop;
 use crate::sched::dispatch;
 use crate::sched::fp;
 use crate::syscall::fastpath;
+use crate::syscall::fault_report::report_fault;
 use crate::syscall::invoke::{self, Entering, Handler, Returned};
 use crate::syscall::slowpath::{ENTER, FastReturn};
 use dyad_machine::capcache::Callee;
 use dyad_machine::kernel_ctx::KernelCtx;
-use dyad_machine::note::{Facts, MAX_PCS, words_of};
 use dyad_machine::platform::{RegArea, UserFault};
-use dyad_machine::{Platform, capcache, console, inbox, panic};
+use dyad_machine::{Platform, capcache, inbox, panic};
 use dyad_object::thread::{Thread, info};
-use dyad_space::{copy, resolve};
+use dyad_space::resolve;
 
 /// How often one instruction may fault at one address in a row without progress. A page that other threads
 /// unmap and map at the same time costs a few faults; a page that the tables allow and the machine refuses
@@ -301,71 +299,6 @@ fn deal<P: Platform>(
     report_fault::<P>(cx, t, area, f, why);
     dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
     run_loop::run::<P>()
-}
-
-/// Records the fault of a user thread with all its registers; the run loop writes the report
-/// ([`crate::run_loop::faults`]). `why` is the reason why the kernel has not resolved a page fault. Nothing
-/// but the count is recorded beyond the node's budget of reports, or while another report is being written.
-fn report_fault<P: Platform>(
-    cx: &KernelCtx,
-    thread: &Thread,
-    area: &RegArea,
-    fault: UserFault,
-    why: Option<Error>,
-) {
-    if !console::may_report::<P>() {
-        return;
-    }
-    let (pc, fp) = P::user_pc_fp(area);
-    let (pcs, depth) = user_backtrace::<P>(cx, pc, fp);
-    // Where this CPU writes one, it is in the run loop, and no thread of it faults.
-    cx.local.fault_note.begin(&Facts {
-        thread: thread.id.load(Ordering::Relaxed),
-        fault,
-        pc,
-        why: why.map(Error::text),
-        pcs,
-        depth,
-        registers: words_of(area),
-    });
-}
-
-/// The return addresses on a user stack, found by its frame records `{previous, return address}`, which both
-/// ISAs have in the same form. Bounded; stops at the first record that is not readable.
-///
-/// The stack is that of a faulty program. Records are copied like any user memory, and each must lie above
-/// the one before, so that cycles end.
-fn user_backtrace<P: Platform>(cx: &KernelCtx, pc: u64, fp: u64) -> ([u64; MAX_PCS], usize) {
-    let mut pcs = [0; MAX_PCS];
-    pcs[0] = pc;
-    let mut n = 1;
-    let mut at = fp;
-    while n < pcs.len() && at.is_multiple_of(8) {
-        let mut record = [0; 16];
-        if cx
-            .space()
-            .and_then(|s| copy::copy_in::<P>(cx, s, at, &mut record))
-            .is_err()
-        {
-            break;
-        }
-        let word = |i: usize| {
-            let mut w = [0; 8];
-            w.copy_from_slice(&record[i..i + 8]);
-            u64::from_le_bytes(w)
-        };
-        let (previous, ret) = (word(0), word(8));
-        if ret == 0 {
-            break;
-        }
-        pcs[n] = ret;
-        n += 1;
-        if previous <= at {
-            break;
-        }
-        at = previous;
-    }
-    (pcs, n)
 }
 
 /// Handles an exception in kernel mode, which is a bug: dumps registers, reports, ends the machine. Nothing

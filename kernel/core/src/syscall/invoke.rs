@@ -42,6 +42,7 @@ use crate::migrate::crossing::is_foreign;
 use crate::migrate::handoff;
 use crate::sched::dispatch;
 use crate::sched::fp;
+use crate::syscall::fault_report::report_callers;
 use dyad_machine::Platform;
 use dyad_machine::capcache::{self, Callee, Opened};
 use dyad_machine::kernel_ctx::KernelCtx;
@@ -224,6 +225,10 @@ fn leave_specially<P: Platform>(
     copy_used::<P>(&t.saved, area);
     t.component.store(component, Ordering::Relaxed);
     if words[0] != 0 {
+        // The stack is in the faulting component's space. Without it there is nothing to tell.
+        if capcache::enter::<P>(cx, component).is_ok() {
+            report_callers::<P>(cx, t, area);
+        }
         dispatch::end_thread::<P>(cx, t, Stopped::Faulted, 0);
     } else if stops {
         dispatch::stop_left::<P>(cx, t);

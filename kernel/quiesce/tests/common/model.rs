@@ -49,6 +49,9 @@ pub const STATE: u64 = state(1);
 pub const HEAD: u64 = AREA + offset_of!(QuiesceArea, logs) as u64;
 pub const ENTRY: u64 = HEAD + offset_of!(FlushLog, entries) as u64;
 
+/// The set of logs.
+pub const LOG_SET: u64 = AREA + offset_of!(QuiesceArea, log_set) as u64;
+
 /// A word of the intent line of node 1's CPU 0.
 pub const fn intent(word: u64) -> u64 {
     let line = offset_of!(QuiesceArea, intents) + 8 * size_of::<IntentLine>();
@@ -80,7 +83,7 @@ pub fn memory(lacks: Lacks, orders: &Orders, tracked: &[(u64, u64)]) -> Arc<Loom
     ];
     // A word that is named again has the value named last.
     all.extend(tracked);
-    let mut plain = vec![SUPERBLOCK, AREA, acknowledged(1)];
+    let mut plain = vec![SUPERBLOCK, AREA, acknowledged(1), LOG_SET];
     plain.extend((0..8).map(state));
     let logs = area(offset_of!(QuiesceArea, logs));
     plain.extend((0..64).map(|i| logs + i * size_of::<FlushLog>() as u64));

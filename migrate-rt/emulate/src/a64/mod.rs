@@ -7,13 +7,15 @@
 
 mod bits;
 mod branch;
+mod fast;
 mod immediate;
 mod memory;
 mod register;
 mod simd;
 
-use crate::{Access, Cpu, Event, Fault, FaultKind, Memory, Refusal, Stop};
+use crate::{Access, Cpu, Event, Fault, FaultKind, Memory, Refusal, Run, Stop};
 use bits::field;
+pub use fast::Cache;
 
 /// Number of the zero register, or of the stack pointer.
 const R31: u32 = 31;
@@ -125,6 +127,18 @@ fn narrow(value: u64, wide: bool) -> u64 {
 }
 
 impl Cpu for State {
+    type Cache = Cache;
+
+    fn run<M: Memory>(
+        &mut self,
+        memory: &mut M,
+        cache: &mut Cache,
+        stop: impl Fn(u64) -> bool,
+        limit: u64,
+    ) -> Run {
+        fast::run(self, memory, cache, stop, limit)
+    }
+
     fn pc(&self) -> u64 {
         self.pc
     }

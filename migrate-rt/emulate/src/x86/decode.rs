@@ -44,15 +44,15 @@ pub(super) struct Instruction {
     /// ModRM, 0 if the opcode has none.
     pub modrm: u8,
     /// The memory operand's base register.
-    base: Option<u8>,
+    pub base: Option<u8>,
     /// Its index register.
-    index: Option<u8>,
+    pub index: Option<u8>,
     /// Its scale as a shift.
-    scale: u8,
+    pub scale: u8,
     /// Whether the address is relative to the next instruction.
-    relative: bool,
+    pub relative: bool,
     /// Its displacement.
-    displacement: i32,
+    pub displacement: i32,
     /// The immediate, sign-extended.
     pub immediate: i64,
 }

@@ -8,14 +8,16 @@
 mod alu;
 mod context;
 mod decode;
+mod fast;
 mod integer;
 mod sse;
 mod string;
 mod two;
 
-use crate::{Access, Cpu, Event, Fault, FaultKind, Memory, Refusal};
+use crate::{Access, Cpu, Event, Fault, FaultKind, Memory, Refusal, Run};
 use context::{Context, Flow};
 use decode::{Instruction, LONGEST};
+pub use fast::Cache;
 
 /// Registers of a thread.
 #[repr(C)]
@@ -51,6 +53,18 @@ impl Default for State {
 }
 
 impl Cpu for State {
+    type Cache = Cache;
+
+    fn run<M: Memory>(
+        &mut self,
+        memory: &mut M,
+        cache: &mut Cache,
+        stop: impl Fn(u64) -> bool,
+        limit: u64,
+    ) -> Run {
+        fast::run(self, memory, cache, stop, limit)
+    }
+
     fn pc(&self) -> u64 {
         self.rip
     }

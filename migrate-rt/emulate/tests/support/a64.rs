@@ -4,7 +4,7 @@ use super::Random;
 use super::machine::{CODE, HERE, RECORD_LEN, SCRATCH, SCRATCH_AT};
 use super::memory::{Use, Windows};
 use dyad_emulate::a64::State;
-use dyad_emulate::{Cpu, Event, Refusal};
+use dyad_emulate::{Event, Refusal};
 use std::fmt::Write;
 
 /// Offsets in a record.
@@ -147,7 +147,7 @@ impl Case {
 
     /// Executes it; `None` if the word is not known or is an exception.
     pub fn run(&mut self) -> Option<Vec<u8>> {
-        match self.state.step(&mut self.memory) {
+        match super::step(&mut self.state, &mut self.memory) {
             Ok(Event::Continue | Event::Call { .. } | Event::Return) => {}
             Ok(Event::SystemCall | Event::Trap(_)) => return None,
             Err(Refusal::Unknown { .. } | Refusal::Fault { .. } | Refusal::Unsupported { .. }) => {

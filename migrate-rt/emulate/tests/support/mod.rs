@@ -8,8 +8,10 @@ pub mod x86;
 
 use std::path::{Path, PathBuf};
 
+use dyad_emulate::{Cpu, End, Event, Memory, Refusal, Run, run_to};
 use dyad_random::{GOLDEN, SplitMix64};
 use dyad_tier::Tier;
+use memory::Windows;
 
 /// Whether tests do what takes long, or needs tools that are not everywhere.
 pub fn long() -> bool {
@@ -18,6 +20,65 @@ pub fn long() -> bool {
 
 pub fn workspace() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// Executes one instruction, once by itself and once as code that is taken apart and kept: the outcomes are the
+/// same.
+pub fn step<C: Cpu + Clone + PartialEq + std::fmt::Debug>(
+    cpu: &mut C,
+    memory: &mut Windows,
+) -> Result<Event, Refusal> {
+    let (before, mut its_memory) = (cpu.clone(), memory.clone());
+    let outcome = cpu.step(memory);
+    same_when_kept(&before, &mut its_memory, cpu, outcome);
+    assert!(its_memory.windows == memory.windows, "memory differs");
+    outcome
+}
+
+/// Executes one instruction as code that is taken apart and kept: the outcome is this one.
+pub fn same_when_kept<C: Cpu + Clone + PartialEq + std::fmt::Debug>(
+    before: &C,
+    memory: &mut impl Memory,
+    after: &C,
+    outcome: Result<Event, Refusal>,
+) {
+    let mut kept = before.clone();
+    let run = kept.run(memory, &mut C::Cache::default(), |_| false, 1);
+    let (steps, end) = match outcome {
+        Ok(Event::Continue | Event::Call { .. } | Event::Return) => (1, End::Limit),
+        Ok(Event::SystemCall) => (1, End::SystemCall),
+        Ok(Event::Trap(trap)) => (0, End::Trap(trap)),
+        Err(refusal) => (0, End::Refused(refusal)),
+    };
+    assert_eq!(run, Run { steps, end });
+    assert_eq!(kept, *after);
+}
+
+/// Executes code instruction by instruction, and as code that is taken apart and kept, in pieces of some
+/// instructions: the outcomes are the same.
+pub fn run<C: Cpu + Clone + PartialEq + std::fmt::Debug>(
+    cpu: &mut C,
+    memory: &mut Windows,
+    stop: impl Fn(u64) -> bool,
+    limit: u64,
+    piece: u64,
+) -> Run {
+    let (mut kept, mut its_memory) = (cpu.clone(), memory.clone());
+    let run = run_to(cpu, memory, &stop, limit);
+    let mut cache = C::Cache::default();
+    let mut steps = 0;
+    let end = loop {
+        let most = piece.min(limit - steps);
+        let piece = kept.run(&mut its_memory, &mut cache, &stop, most);
+        steps += piece.steps;
+        if piece.end != End::Limit || steps == limit {
+            break piece.end;
+        }
+    };
+    assert_eq!(Run { steps, end }, run);
+    assert_eq!(kept, *cpu);
+    assert!(its_memory.windows == memory.windows, "memory differs");
+    run
 }
 
 /// A directory of this test run, empty.

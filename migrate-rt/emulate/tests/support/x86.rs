@@ -3,8 +3,8 @@
 use super::Random;
 use super::machine::{CODE, HERE, RECORD, RECORD_LEN, SCRATCH, SCRATCH_AT};
 use super::memory::{Use, Windows};
+use dyad_emulate::Event;
 use dyad_emulate::x86::State;
-use dyad_emulate::{Cpu, Event};
 use std::fmt::Write;
 
 /// Offsets in a record.
@@ -350,7 +350,7 @@ impl Case {
     /// Executes it; `None` if it is not known or is an exception.
     pub fn run(&mut self) -> Option<Vec<u8>> {
         loop {
-            match self.state.step(&mut self.memory) {
+            match super::step(&mut self.state, &mut self.memory) {
                 Ok(Event::Continue | Event::Call { .. } | Event::Return) => {}
                 Ok(Event::SystemCall | Event::Trap(_)) | Err(_) => return None,
             }

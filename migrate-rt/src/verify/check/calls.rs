@@ -117,6 +117,12 @@ impl Context<'_> {
         }
     }
 
+    /// The bytes of registers in which the function's result is, if that is known.
+    pub(in crate::verify) fn gives_back_where(&self) -> Option<Lanes> {
+        let own = self.conventions?.functions.get(self.function)?;
+        own.results(self.arch.isa)
+    }
+
     /// Checks what a return gives back.
     pub(super) fn gives_back(&self, state: &State, log: &mut Log) {
         let Some(conventions) = self.conventions else {

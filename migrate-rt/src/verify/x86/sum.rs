@@ -12,12 +12,11 @@ impl Translation {
     pub(super) fn sum(&mut self) -> Option<bool> {
         let raw = self.raw;
         let to = self.op(0);
-        let last = raw.op_count().saturating_sub(1);
         let chooses = CONDITIONAL_MOVES.contains(&raw.mnemonic());
         let carries = match raw.mnemonic() {
             Mnemonic::Add | Mnemonic::Sub | Mnemonic::Inc | Mnemonic::Dec | Mnemonic::Neg => true,
             Mnemonic::Imul if raw.op_count() > 1 => true,
-            Mnemonic::Shl | Mnemonic::Sal if is_immediate(&raw, last) => true,
+            Mnemonic::Shl | Mnemonic::Sal => true,
             Mnemonic::And | Mnemonic::Or | Mnemonic::Xor | Mnemonic::Not => false,
             _ if chooses => false,
             _ => return Some(false),
@@ -34,6 +33,10 @@ impl Translation {
                 _ => true,
             };
             match raw.op_kind(i) {
+                // By how far it is shifted is looked at, whole.
+                OpKind::Register if reads && raw.op_register(i) == Register::CL => {
+                    self.insn.read(Lanes::general(number(Register::RCX)?, 1));
+                }
                 OpKind::Register if reads => from.push(lanes_of(raw.op_register(i))?.0),
                 OpKind::Register => {}
                 OpKind::Memory if reads => self.access(Transfer::Observe)?,

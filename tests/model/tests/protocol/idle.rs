@@ -71,6 +71,17 @@ fn every_cpu_acknowledges() {
     needs(W::OneCpuAcknowledges, &two_cpus(), STALE);
 }
 
+/// CPU 1 comes up while its node is in the middle of a round.
+#[test]
+fn who_is_awake_is_asked_after_lines_are_dropped() {
+    let s = Scenario {
+        idle: 0b10,
+        idle_cpus: 0b10,
+        ..two_cpus()
+    };
+    needs(W::AsksBeforeLines, &s, STALE);
+}
+
 #[test]
 fn a_visit_during_the_last_flush_counts() {
     let s = Scenario {

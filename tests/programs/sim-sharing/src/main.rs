@@ -17,6 +17,7 @@
 //! | `--lines` | how many lines | 64 |
 //! | `--rounds` | how often, after a round for warming up | 8 |
 //! | `--first` | `x86_64`, `aarch64`: the first node | `x86_64` |
+//! | `--rest` | how long, in microseconds, the program stays on a node: longer than the CPU that it has left looks out for it, and each move rings | 0 |
 //! | `--evict` | MiB of other memory that make a cache forget all lines | 32 |
 //!
 //! The window of step `s` (0, 1) of pattern `p` is [`WINDOWS`]` + 2 p + s`.
@@ -44,7 +45,14 @@ const PATTERNS: [&str; 7] = [
     "readers",
     "upgrade",
 ];
-const OPTIONS: [&str; 5] = ["--pattern", "--lines", "--rounds", "--first", "--evict"];
+const OPTIONS: [&str; 6] = [
+    "--pattern",
+    "--lines",
+    "--rounds",
+    "--first",
+    "--rest",
+    "--evict",
+];
 
 /// A line of memory.
 #[derive(Default)]
@@ -174,6 +182,7 @@ async fn main(args: Args) -> Result<()> {
     let patterns = patterns(&args)?;
     let count = number(&args, "--lines", 64, 4096)?;
     let rounds = number(&args, "--rounds", 8, 10_000)?;
+    let rest = Duration::from_micros(number(&args, "--rest", 0, 10_000)? as u64);
     let megabytes = number(&args, "--evict", 32, 256)?;
     let first = args.one_of("--first", &Isa::ALL.map(Isa::name), Isa::X86_64.name())?;
     let first = Isa::parse(first).unwrap_or(Isa::X86_64);
@@ -196,6 +205,8 @@ async fn main(args: Args) -> Result<()> {
                 start = Instant::now();
             }
             for (side, isa) in nodes.into_iter().enumerate() {
+                let rested = Instant::now() + rest;
+                while !rest.is_zero() && Instant::now() < rested {}
                 migrate(isa)
                     .await
                     .map_err(|e| Error::msg(format_args!("cannot go to {isa}: {e}")))?;

@@ -51,6 +51,11 @@ fn steps() -> Result<(), Failed> {
                 }
             }
         }
+        // Of the two CPUs that there are: the page of the book has the parts.
+        let (steps, _) = find(&figures, (isa, true, large, 1))?;
+        if steps > 16 {
+            return because(format!("{isa}: {steps} steps for two CPUs"));
+        }
         let of = |lines| find(&figures, (isa, false, large, lines));
         if !(of(1)? < of(64)? && of(64)? < of(500)?) {
             return because(format!("{isa}: steps do not grow with lines"));

@@ -243,6 +243,10 @@ fn overflow() -> Result<(), Failed> {
         .split(SAYS)
         .nth(1)
         .and_then(|t| u64::from_str_radix(t.split_whitespace().next()?, 16).ok());
+    // The kernel has kept where the calls came from, which the handler of the fault cannot see.
+    if !text.contains("user backtrace of cpu") || !text.contains(" times more") {
+        return because(&text, format_args!("no callers are told"));
+    }
     match address {
         Some(at) if (bottom - 4096..bottom).contains(&at) => Ok(()),
         _ => because(&text, format_args!("{address:x?} is not below {bottom:#x}")),

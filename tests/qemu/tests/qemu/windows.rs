@@ -132,7 +132,7 @@ fn benchmark() -> Result<(), Failed> {
         repetitions: 64,
         fastpaths: true,
     };
-    let report = bench::kernel(&[pair], what, false, &mut kept).map_err(|e| e.to_string())?;
+    let report = bench::kernel(&[pair], what, &mut kept).map_err(|e| e.to_string())?;
     if let Some(why) = &report.failure {
         return Err(format!("{why}\n{}", report.table()).into());
     }

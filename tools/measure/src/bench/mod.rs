@@ -16,14 +16,13 @@ mod quiescence;
 mod report;
 mod results;
 pub mod sim;
-mod sites;
+pub mod stages;
 
 pub use cycles::{Cycles, Taken};
 pub use peers::{Goal, Peers, peers};
 pub use quiescence::{DEFAULT_POOLS, Latencies, Latency, QUIESCENCE_APP, quiescence};
 pub use report::{BenchReport, BenchRun, SCHEMA};
 pub use results::{Counts, Key, MIN_SAMPLES, PLUGIN_SCHEMA, Results, Row, Spread};
-pub use sites::Sites;
 
 use dyad_abi::Isa;
 use dyad_abi::service::Grant;
@@ -58,7 +57,6 @@ pub struct OfKernel {
 pub fn kernel(
     systems: &[Vec<Isa>],
     what: OfKernel,
-    sites: bool,
     sink: &mut dyn Sink,
 ) -> Result<BenchReport, Error> {
     let mut bench = BenchReport::default();
@@ -66,7 +64,6 @@ pub fn kernel(
         let config = RunConfig {
             sim: Sim::Count,
             windows: true,
-            sites,
             ..of_kernel(nodes, what)
         };
         let report = made(&config, sink)?;
@@ -74,7 +71,7 @@ pub fn kernel(
             nodes: nodes.clone(),
             logs: report.dir.clone(),
         });
-        let collected = collect(&report, &mut bench.results, &mut bench.sites)
+        let collected = collect(&report, &mut bench.results)
             .and_then(|()| stretches(&report, &mut bench.longest));
         let longest = RunConfig {
             fastpaths: what.fastpaths,
@@ -163,7 +160,7 @@ fn stretches(report: &RunReport, longest: &mut longest::Longest) -> Result<(), S
 }
 
 /// Takes what the plugins of a run have counted.
-fn collect(report: &RunReport, results: &mut Results, sites: &mut Sites) -> Result<(), String> {
+fn collect(report: &RunReport, results: &mut Results) -> Result<(), String> {
     if let Some(why) = report.failure() {
         return Err(why);
     }
@@ -174,7 +171,6 @@ fn collect(report: &RunReport, results: &mut Results, sites: &mut Sites) -> Resu
         results
             .add(sim)
             .map_err(|e| format!("node {}: {e}", node.id))?;
-        sites.add(sim);
     }
     Ok(())
 }

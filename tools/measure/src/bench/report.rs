@@ -27,7 +27,6 @@ use super::cycles::Cycles;
 use super::longest::Longest;
 use super::peers::peers;
 use super::results::{Counts, Key, Results, Row};
-use super::sites::Sites;
 use dyad_launcher::paths;
 
 /// Name and version of the JSON form.
@@ -51,8 +50,6 @@ pub struct BenchReport {
     pub results: Results,
     /// Why it failed, if it did.
     pub failure: Option<String>,
-    /// Where instructions are, if that was asked for.
-    pub sites: Sites,
     /// The longest stretches with interrupts masked.
     pub longest: Longest,
     /// Rows that should be there.

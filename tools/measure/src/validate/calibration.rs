@@ -203,12 +203,13 @@ fn writebacks(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error
     Ok(())
 }
 
-/// The time of a doorbell between nodes: moving a program to another node rings one, so a move
-/// takes longer by what a doorbell takes longer.
+/// The time of a doorbell between nodes: moving a program to a node whose CPUs sleep rings one, so a move
+/// takes longer by what a doorbell takes longer. A CPU that the program has left just now does not sleep yet: so it
+/// stays for a while on each node.
 fn doorbells(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error> {
     const MORE_NS: u64 = 10_000;
-    let rounds = if cx.quick { 50 } else { 500 };
-    let args = format!("--pattern readers --rounds {rounds}");
+    let rounds = if cx.quick { 50 } else { 200 };
+    let args = format!("--pattern readers --rounds {rounds} --rest 300");
     let mut times = [0.0; 2];
     for (time, setting) in times
         .iter_mut()

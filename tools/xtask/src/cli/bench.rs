@@ -10,6 +10,7 @@ use dyad_launcher::error::Error;
 use dyad_launcher::launch::{Quiet, Sink};
 use dyad_launcher::setup;
 use dyad_measure::bench::migration::{self, Group};
+use dyad_measure::bench::stages::Op;
 use dyad_measure::bench::{self, sim::Level};
 use dyad_measure::qemu_plugins;
 
@@ -27,6 +28,8 @@ enum Suite {
     Quiescence(QuiescenceArgs),
     /// Measure what it costs to change the ISA: instructions, simulated time, time of the host
     Migration(MigrationArgs),
+    /// Count in which functions the instructions of operations are, on both ISAs
+    Stages(StagesArgs),
     /// Measure how much each level of simulation slows machines down, beside QEMU's own cache model
     Sim(SimArgs),
 }
@@ -61,9 +64,6 @@ struct KernelArgs {
     results: Results,
     #[command(flatten)]
     page: Page,
-    /// Print too in which functions the instructions are
-    #[arg(long)]
-    sites: bool,
     /// Simulate caches and time too: how many cycles operations take
     #[arg(long)]
     cycles: bool,
@@ -104,6 +104,27 @@ struct MigrationArgs {
 }
 
 #[derive(Debug, Args)]
+struct StagesArgs {
+    /// Operations of `bench kernel` and `bench migration` [default: those of the book's page]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = operation)]
+    only: Vec<Op>,
+    #[command(flatten)]
+    results: Results,
+    #[command(flatten)]
+    page: Page,
+}
+
+/// An operation by its name.
+fn operation(name: &str) -> Result<Op, String> {
+    let all = Op::all();
+    let found = all.iter().find(|op| op.name() == name);
+    found.copied().ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|op| op.name()).collect();
+        format!("no such operation; possible: {}", names.join(", "))
+    })
+}
+
+#[derive(Debug, Args)]
 struct SimArgs {
     /// Measure for a shorter time, to see that everything works
     #[arg(long)]
@@ -123,6 +144,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<u8, Error> {
         Suite::Kernel(args) => kernel(args),
         Suite::Quiescence(args) => quiescence(args),
         Suite::Migration(args) => migration(args),
+        Suite::Stages(args) => stages(args),
         Suite::Sim(args) => sim(args),
     }
 }
@@ -198,11 +220,11 @@ fn kernel(args: &KernelArgs) -> Result<u8, Error> {
         repetitions: args.repetitions,
         fastpaths: !args.slowpath,
     };
-    let mut report = bench::kernel(&systems, what, args.sites, &mut display)?;
+    let mut report = bench::kernel(&systems, what, &mut display)?;
     if args.cycles {
         report.cycles = bench::kernel_cycles(&systems, what, &mut display)?;
     }
-    let table = report.table() + &report.longest.table() + &report.sites.tables();
+    let table = report.table() + &report.longest.table();
     args.page
         .publish(&table, &report.json(), Some(&report.page()))?;
     verdict(report.problem())
@@ -232,6 +254,21 @@ fn migration(args: &MigrationArgs) -> Result<u8, Error> {
         true => Err(Error::Interrupted),
         false => verdict(report.problem()),
     }
+}
+
+fn stages(args: &StagesArgs) -> Result<u8, Error> {
+    args.results.open(&args.page)?;
+    let ops = match args.only.is_empty() {
+        true => Op::usual(),
+        false => args.only.clone(),
+    };
+    setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
+    let mut display = args.results.display();
+    let report = bench::stages::stages(&ops, &mut super::say, &mut display)?;
+    let page = report.problem().is_none().then(|| report.page());
+    args.page
+        .publish(&report.tables(), &report.json(), page.as_deref())?;
+    verdict(report.problem())
 }
 
 fn sim(args: &SimArgs) -> Result<u8, Error> {
@@ -275,6 +312,7 @@ mod tests {
             Suite::Kernel(args) => args.results.json.json,
             Suite::Quiescence(args) => args.results.json.json,
             Suite::Migration(args) => args.results.json.json,
+            Suite::Stages(args) => args.results.json.json,
             Suite::Sim(args) => args.results.json.json,
         }
     }
@@ -282,7 +320,7 @@ mod tests {
     /// Programs read results from a pipe, or from a file.
     #[test]
     fn results_go_to_standard_output_or_to_a_file() {
-        for suite in ["kernel", "quiescence", "migration", "sim"] {
+        for suite in ["kernel", "quiescence", "migration", "stages", "sim"] {
             let of = |more: &str| json_of(&format!("{suite}{more}"));
             assert_eq!(of(""), None);
             assert_eq!(of(" --json").as_deref(), Some("-"));

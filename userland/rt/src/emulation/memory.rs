@@ -16,6 +16,9 @@ use dyad_emulate::{Access, Fault, FaultKind, Memory, Width};
 pub struct Own {
     isa: Isa,
     windows: [[u64; 2]; WINDOWS],
+    /// Where constants have been read last: the first address, and by how much more an access of [`MOST`] bytes
+    /// still is in that window.
+    recent: [u64; 2],
 }
 
 impl Own {
@@ -23,7 +26,11 @@ impl Own {
     ///
     /// The windows say what of the ISA's text and constants is mapped at [`other_text`].
     pub unsafe fn new(isa: Isa, windows: [[u64; 2]; WINDOWS]) -> Own {
-        Own { isa, windows }
+        Own {
+            isa,
+            windows,
+            recent: [u64::MAX, 0],
+        }
     }
 
     /// The address at which the text or constants at `va` can be read, and how many bytes there are.
@@ -32,8 +39,23 @@ impl Own {
         Some((other_text(self.isa, va), end - va))
     }
 
-    /// The address at which `len` bytes can be accessed.
-    fn place(&self, va: u64, len: u64, access: Access) -> Result<u64, Fault> {
+    /// The address at which `len` bytes can be accessed, at most [`MOST`].
+    #[inline(always)]
+    fn place(&mut self, va: u64, len: u64, access: Access) -> Result<u64, Fault> {
+        // What is above text and constants, which is nearly everything, by one comparison.
+        if va.wrapping_sub(PER_ISA.end) <= USER_END - MOST - PER_ISA.end {
+            return Ok(va);
+        }
+        let [start, room] = self.recent;
+        if va.wrapping_sub(start) < room && access == Access::Load {
+            return Ok(other_text(self.isa, va));
+        }
+        self.find(va, len, access)
+    }
+
+    /// Like `place`, for any address.
+    #[cold]
+    fn find(&mut self, va: u64, len: u64, access: Access) -> Result<u64, Fault> {
         let fault = |kind| Err(Fault { va, access, kind });
         let end = va.checked_add(len).filter(|&end| end <= USER_END);
         let Some(end) = end.filter(|_| va >= USER_MIN) else {
@@ -46,11 +68,17 @@ impl Own {
             return fault(FaultKind::Protection);
         }
         match self.window(va) {
-            Some((at, left)) if len <= left => Ok(at),
+            Some((at, left)) if len <= left => {
+                self.recent = [va, left.saturating_sub(MOST)];
+                Ok(at)
+            }
             _ => fault(FaultKind::Unmapped),
         }
     }
 }
+
+/// Bytes of the longest access.
+const MOST: u64 = 64;
 
 /// An atomic word of the program's memory.
 macro_rules! word {
@@ -61,6 +89,74 @@ macro_rules! word {
         // are promised is kept by its being atomic.
         unsafe { &*with_exposed_provenance_mut::<$ty>($at as usize) }
     }};
+}
+
+/// Reads memory, in the longest accesses that are aligned.
+///
+/// # Safety
+///
+/// [`Own::place`] has given the address for as many bytes.
+#[inline(never)]
+unsafe fn load_pieces(at: u64, bytes: &mut [u8]) {
+    let mut done = 0;
+    while done < bytes.len() {
+        let (at, rest) = (at + done as u64, &mut bytes[done..]);
+        done += match (at % 8, rest.len()) {
+            (0, 8..) => {
+                let value = word!(AtomicU64, at).load(Ordering::Acquire);
+                rest[..8].copy_from_slice(&value.to_le_bytes());
+                8
+            }
+            (0 | 4, 4..) => {
+                let value = word!(AtomicU32, at).load(Ordering::Acquire);
+                rest[..4].copy_from_slice(&value.to_le_bytes());
+                4
+            }
+            (0 | 2 | 4 | 6, 2..) => {
+                let value = word!(AtomicU16, at).load(Ordering::Acquire);
+                rest[..2].copy_from_slice(&value.to_le_bytes());
+                2
+            }
+            _ => {
+                rest[0] = word!(AtomicU8, at).load(Ordering::Acquire);
+                1
+            }
+        };
+    }
+}
+
+/// Writes memory, in the longest accesses that are aligned.
+///
+/// # Safety
+///
+/// [`Own::place`] has given the address for as many bytes.
+#[inline(never)]
+unsafe fn store_pieces(at: u64, bytes: &[u8]) {
+    let mut done = 0;
+    while done < bytes.len() {
+        let (at, rest) = (at + done as u64, &bytes[done..]);
+        done += match (at % 8, rest) {
+            (0, &[a, b, c, d, e, f, g, h, ..]) => {
+                let value = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+                word!(AtomicU64, at).store(value, Ordering::Release);
+                8
+            }
+            (0 | 4, &[a, b, c, d, ..]) => {
+                let value = u32::from_le_bytes([a, b, c, d]);
+                word!(AtomicU32, at).store(value, Ordering::Release);
+                4
+            }
+            (0 | 2 | 4 | 6, &[a, b, ..]) => {
+                let value = u16::from_le_bytes([a, b]);
+                word!(AtomicU16, at).store(value, Ordering::Release);
+                2
+            }
+            (_, rest) => {
+                word!(AtomicU8, at).store(rest[0], Ordering::Release);
+                1
+            }
+        };
+    }
 }
 
 impl Memory for Own {
@@ -80,64 +176,72 @@ impl Memory for Own {
         Ok(len)
     }
 
+    #[inline(always)]
     fn load<const N: usize>(&mut self, va: u64) -> Result<[u8; N], Fault> {
         let at = self.place(va, N as u64, Access::Load)?;
         let mut bytes = [0; N];
-        let mut done = 0;
-        while done < N {
-            let (at, rest) = (at + done as u64, &mut bytes[done..]);
-            done += match (at % 8, rest.len()) {
-                (0, 8..) => {
-                    let value = word!(AtomicU64, at).load(Ordering::Acquire);
-                    rest[..8].copy_from_slice(&value.to_le_bytes());
-                    8
+        // One access, or two.
+        if at.is_multiple_of(N.min(8) as u64) {
+            match N {
+                1 => {
+                    bytes[0] = word!(AtomicU8, at).load(Ordering::Acquire);
+                    return Ok(bytes);
                 }
-                (0 | 4, 4..) => {
-                    let value = word!(AtomicU32, at).load(Ordering::Acquire);
-                    rest[..4].copy_from_slice(&value.to_le_bytes());
-                    4
-                }
-                (0 | 2 | 4 | 6, 2..) => {
+                2 => {
                     let value = word!(AtomicU16, at).load(Ordering::Acquire);
-                    rest[..2].copy_from_slice(&value.to_le_bytes());
-                    2
+                    bytes.copy_from_slice(&value.to_le_bytes());
+                    return Ok(bytes);
                 }
-                _ => {
-                    rest[0] = word!(AtomicU8, at).load(Ordering::Acquire);
-                    1
+                4 => {
+                    let value = word!(AtomicU32, at).load(Ordering::Acquire);
+                    bytes.copy_from_slice(&value.to_le_bytes());
+                    return Ok(bytes);
                 }
-            };
+                8 | 16 => {
+                    for (bytes, at) in bytes.chunks_exact_mut(8).zip((at..).step_by(8)) {
+                        let value = word!(AtomicU64, at).load(Ordering::Acquire);
+                        bytes.copy_from_slice(&value.to_le_bytes());
+                    }
+                    return Ok(bytes);
+                }
+                _ => {}
+            }
         }
+        // SAFETY: 1. `place` has given the address.
+        unsafe { load_pieces(at, &mut bytes) };
         Ok(bytes)
     }
 
+    #[inline(always)]
     fn store<const N: usize>(&mut self, va: u64, bytes: [u8; N]) -> Result<(), Fault> {
         let at = self.place(va, N as u64, Access::Store)?;
-        let mut done = 0;
-        while done < N {
-            let (at, rest) = (at + done as u64, &bytes[done..]);
-            done += match (at % 8, rest) {
-                (0, &[a, b, c, d, e, f, g, h, ..]) => {
-                    let value = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-                    word!(AtomicU64, at).store(value, Ordering::Release);
-                    8
+        // One access.
+        if at.is_multiple_of(N as u64) {
+            match *bytes.as_slice() {
+                [a] => {
+                    word!(AtomicU8, at).store(a, Ordering::Release);
+                    return Ok(());
                 }
-                (0 | 4, &[a, b, c, d, ..]) => {
-                    let value = u32::from_le_bytes([a, b, c, d]);
-                    word!(AtomicU32, at).store(value, Ordering::Release);
-                    4
-                }
-                (0 | 2 | 4 | 6, &[a, b, ..]) => {
+                [a, b] => {
                     let value = u16::from_le_bytes([a, b]);
                     word!(AtomicU16, at).store(value, Ordering::Release);
-                    2
+                    return Ok(());
                 }
-                (_, rest) => {
-                    word!(AtomicU8, at).store(rest[0], Ordering::Release);
-                    1
+                [a, b, c, d] => {
+                    let value = u32::from_le_bytes([a, b, c, d]);
+                    word!(AtomicU32, at).store(value, Ordering::Release);
+                    return Ok(());
                 }
-            };
+                [a, b, c, d, e, f, g, h] => {
+                    let value = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+                    word!(AtomicU64, at).store(value, Ordering::Release);
+                    return Ok(());
+                }
+                _ => {}
+            }
         }
+        // SAFETY: 1. `place` has given the address.
+        unsafe { store_pieces(at, &bytes) };
         Ok(())
     }
 

@@ -48,7 +48,7 @@ use dyad_abi::marker::WindowId;
 use dyad_abi::service::{process, slot};
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, away_window};
 use dyad_abi::{Error, Isa, NodeId, Result};
-use dyad_emulate::{Access, End, Fault, Memory, Refusal, a64, run_to, x86};
+use dyad_emulate::{Access, End, Fault, Memory, Refusal, a64, x86};
 
 use dyad_sys::cap::{Cap, Sinv, Thread};
 use dyad_sys::{marker, raw};
@@ -305,9 +305,14 @@ fn enter(n: u64, interpret: u64) {
     }
 }
 
-/// The stack pointer at the start of a function on an empty stack.
+/// The stack pointer at the start of a function on an empty stack of this ISA.
 pub fn empty(top: u64) -> u64 {
-    match dyad_sys::isa() {
+    empty_on(dyad_sys::isa(), top)
+}
+
+/// The stack pointer at the start of a function on an empty stack of an ISA.
+pub(crate) fn empty_on(isa: Isa, top: u64) -> u64 {
+    match isa {
         // As after a call.
         Isa::X86_64 => top - 8,
         Isa::Aarch64 => top,
@@ -367,7 +372,8 @@ fn node_now(last: NodeId) -> NodeId {
     dyad_sys::where_am_i().map_or(last, |w| w.node)
 }
 
-/// Interprets the thread on an ISA.
+/// Interprets the thread on an ISA. Not inlined: the stack has room for the code of one ISA that has been taken apart.
+#[inline(never)]
 fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
     let (Some(mut point), Ok(here)) = (point(n), dyad_sys::where_am_i()) else {
         dyad_sys::exit(101)
@@ -375,6 +381,7 @@ fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
     // SAFETY: 1. Init has put into the page what it has mapped.
     let mut memory = unsafe { Own::new(isa, page.windows()) };
     let mut guest = G::of(registers);
+    let mut code = G::Cache::default();
     let count = |word: &AtomicU64, more: u64| {
         word.store(word.load(Ordering::Relaxed) + more, Ordering::Relaxed);
     };
@@ -397,7 +404,7 @@ fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
     let mut asks = point.is_asked && exchange(0, request);
     let why = loop {
         let at = point.at.load(Ordering::Relaxed);
-        let run = run_to(&mut guest, &mut memory, |pc| pc == at, BATCH);
+        let run = guest.run(&mut memory, &mut code, |pc| pc == at, BATCH);
         count(word_of!(page, steps), run.steps);
         let now = POINTS.of(n).unwrap_or(point);
         if !core::ptr::eq(now, point) {

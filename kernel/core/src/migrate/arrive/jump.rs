@@ -21,6 +21,7 @@ pub(crate) fn go_on_with<P: Platform>(
 ) {
     let local = cx.local;
     let word = |i: usize| t.carried[i].load(Ordering::Relaxed);
+    let used_fp = fp::is_used(t);
     arrive::<P>(cx, t, (word(6), word(7)), (word(2), word(1)));
     let component = t.component.load(Ordering::Relaxed);
     let holds = local.space.get() != 0 && local.component.get() == component;
@@ -30,7 +31,7 @@ pub(crate) fn go_on_with<P: Platform>(
             return;
         }
         local.holding.set(Some(t));
-        local.fastpath_thread.set(Some(t));
+        fp::start::<P>(local, t, used_fp);
         P::resume_user(t.regs(P::ISA))
     }
 }

@@ -186,7 +186,7 @@ fn single_or_double(double: bool) -> (Format, u32) {
 }
 
 /// VFPExpandImm: the number that 8 bits stand for.
-fn expand_float(f: Format, imm8: u32) -> u64 {
+pub(super) fn expand_float(f: Format, imm8: u32) -> u64 {
     let (exponent, fraction) = if f == F64 { (11, 52) } else { (8, 23) };
     let imm = u64::from(imm8);
     let high = imm >> 6 & 1;

@@ -24,7 +24,7 @@ use dyad_object::time::Budgets;
 use dyad_retype::{FrameWord, KernelKind, Use};
 use dyad_ring::{HEAD_OFFSET, MESSAGE_WORDS, RING_BYTES, SLOTS_OFFSET, TAIL_OFFSET, arrivals};
 use dyad_shm::quiesce::{
-    CpuAcknowledgement, FlushLog, IntentLine, NodePublication, NodeRequest, QuiesceArea,
+    CpuAcknowledgement, FlushLog, IntentLine, LogSet, NodePublication, NodeRequest, QuiesceArea,
 };
 use dyad_shm::superblock::{
     ARRIVALS_OFFSET, ARRIVALS_SPACE, CXL_FRAME_TABLE_OFFSET, CpuEntry, INBOX_OFFSET, INBOX_SPACE,
@@ -111,6 +111,7 @@ const QUIESCE: Fields = fields!(QuiesceArea {
     requests,
     acknowledgements,
     intents,
+    log_set,
     logs,
 });
 const PUBLICATION: Fields = fields!(NodePublication {
@@ -133,6 +134,7 @@ const INTENT: Fields = fields!(IntentLine {
     place,
     reserved
 });
+const LOG_SET: Fields = fields!(LogSet { logs, reserved });
 const LOG: Fields = fields!(FlushLog {
     head,
     reserved,
@@ -304,6 +306,7 @@ fn quiesce(offset: usize) -> String {
             let (n, rest) = element::<NodeRequest>(into);
             format!("{name}[{n}].{}", plain(REQUEST, rest))
         }
+        "log_set" => format!("{name}.{}", plain(LOG_SET, into)),
         "acknowledgements" => cpu(by_cpu::<CpuAcknowledgement>(into), ACKNOWLEDGEMENT),
         "intents" => cpu(by_cpu::<IntentLine>(into), INTENT),
         _ => {
@@ -512,6 +515,7 @@ mod tests {
             (cpus + 128 * 8 + activity, "superblock.cpus[1][0].activity"),
             (QUIESCE_OFFSET + 64, "quiesce.publications[1].published"),
             (intents + 64 * 9 + 16, "quiesce.intents[1][1].table"),
+            (logs - 64, "quiesce.log_set.logs"),
             (logs, "quiesce.logs[0][0].head"),
             (logs + 4096 + 640, "quiesce.logs[0][1].entries"),
             (

@@ -18,7 +18,7 @@ mod report;
 mod rows;
 mod searches;
 
-pub use collect::{Figures, Measure, Ran};
+pub use collect::{Figures, Measure, Ran, Sides};
 pub use curves::{Chase, Line};
 pub use goals::{Goal, goals};
 pub use report::MigrationReport;
@@ -41,7 +41,7 @@ use dyad_launcher::size;
 pub const BLOCKS_APP: &str = "blocks";
 
 /// What is measured in runs of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     /// Small operations.
     Micro,
@@ -57,16 +57,19 @@ pub enum Group {
     Cost,
     /// A plain thread, stopped anywhere and interpreted up to its next point.
     Emulation,
+    /// One interpreted instruction.
+    Interpreting,
     /// Blocks of memory, emptied and put to use.
     Blocks,
 }
 
 impl Group {
     /// All of them.
-    pub const ALL: [Group; 8] = [
+    pub const ALL: [Group; 9] = [
         Group::Micro,
         Group::Threads,
         Group::Emulation,
+        Group::Interpreting,
         Group::Futex,
         Group::Blocks,
         Group::Chase,
@@ -84,6 +87,7 @@ impl Group {
             Group::Threads => "threads",
             Group::Cost => "cost",
             Group::Emulation => "emulation",
+            Group::Interpreting => "interpreting",
             Group::Blocks => "blocks",
         }
     }
@@ -95,6 +99,10 @@ impl Group {
             (Group::Micro | Group::Futex | Group::Threads, true) => "--times 64".into(),
             (Group::Emulation, false) => "--times 64".into(),
             (Group::Emulation, true) => "--times 16".into(),
+            (Group::Interpreting, _) => {
+                let what = "--what emulation --loop mixed --turns 20000 --times 8";
+                return Some((BENCH_APP, what.into()));
+            }
             (Group::Blocks, _) => return Some((BLOCKS_APP, String::new())),
             (Group::Chase, false) => String::new(),
             (Group::Chase, true) => "--accesses 4,32,128,512,1024".into(),
@@ -237,7 +245,8 @@ impl Measured {
     }
 }
 
-fn config(
+/// The run that measures a group from a home; none for what has runs of its own.
+pub(super) fn config(
     group: Group,
     home: Isa,
     measure: Measure,

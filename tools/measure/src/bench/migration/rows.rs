@@ -19,9 +19,12 @@ pub(super) const SEARCH: &str = "bfs_ef_";
 /// Prefix of the names of rows for the cost of being able to migrate: only instructions are compared.
 pub(super) const COST: &str = "transform_cost_";
 
+/// One interpreted instruction, of which a window has many.
+const INSTRUCTION: &str = "interpret_instruction";
+
 /// Operations that there should be figures of, by name, or by how their names begin; and what measures
 /// them.
-pub const EXPECTED: [(&str, Group); 14] = [
+pub const EXPECTED: [(&str, Group); 15] = [
     ("crossing_call_round_trip", Group::Micro),
     ("crossing_call_round_trip_reverse", Group::Micro),
     ("async_ping_pong", Group::Micro),
@@ -30,6 +33,7 @@ pub const EXPECTED: [(&str, Group); 14] = [
     (PER_FRAME, Group::Threads),
     (COST, Group::Cost),
     ("emulate_to_point", Group::Emulation),
+    (INSTRUCTION, Group::Interpreting),
     ("remote_fault", Group::Micro),
     ("futex_contended_wake", Group::Futex),
     ("block_online_", Group::Blocks),
@@ -231,6 +235,9 @@ fn row(key: &Key, reported: &Reported) -> Row {
         if let Some(window) = windows.away.as_ref().filter(|w| n > 0 && passes(w) > 0) {
             let each = window.total as f64 / passes(window) as f64 / n as f64;
             row.more.insert("native_each".into(), each);
+            if key.op == INSTRUCTION {
+                row.instructions = Some(each.round() as u64);
+            }
         }
     }
     if let (Some(&stay), Some(ns)) = (row.more.get("stay_ns"), row.sim_ns.filter(|ns| *ns > 0.0)) {
@@ -399,6 +406,19 @@ mod tests {
         assert_eq!(row.instructions, Some(893));
         assert_eq!(row.more["interpreted"], 9.0);
         assert_eq!(row.more["native_each"], 100.0);
+    }
+
+    #[test]
+    fn of_an_interpreted_instruction_the_row_has_its_part() {
+        let mut reported = reported(window(60, 4, 1000, 400), window(3, 1, 893, 1));
+        reported.windows.home = None;
+        let counts = [("n", 18), ("ns", 90), ("interpreted", 9)];
+        let counts = counts.map(|(what, v)| (what.to_string(), v));
+        for measure in [Measure::Instructions, Measure::Simulated] {
+            reported.figures.insert(measure, counts.clone().into());
+        }
+        let row = row(&key(INSTRUCTION), &reported);
+        assert_eq!((row.instructions, row.sim_ns), (Some(100), Some(5.0)));
     }
 
     #[test]
