@@ -104,12 +104,12 @@ static REGISTER: LazyLock<Register> = LazyLock::new(|| {
         .unwrap_or_else(|e| panic!("tests/mutants/register.toml: {e}"))
 });
 
-/// A test: `crate/file/name`, where the file is one in `tests/` of the crate, or `unit`.
+/// A test: `crate/file/name`, where the file is one in `tests/` or `tests/all/` of the crate, or `unit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Test {
     /// The crate, without `dyad-`.
     pub krate: &'static str,
-    /// Which of its test programs.
+    /// Which of its files of tests.
     pub file: &'static str,
     /// The test.
     pub name: &'static str,

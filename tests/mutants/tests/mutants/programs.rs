@@ -24,6 +24,8 @@ pub const CRATES: [&str; 9] = [
     "retype",
     "ring",
 ];
+/// The program of a package with several files of tests.
+const ALL: &str = "all";
 /// Longer than any of the tests takes, on a slow and busy computer.
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -112,15 +114,25 @@ fn program(message: &Value) -> Option<((String, String), PathBuf)> {
     Some(((krate, file.to_string()), exe.into()))
 }
 
+/// The test program that has a test, and the test's name in it: packages with several files of tests have one
+/// program, in which each file is a module.
+fn locate(test: Test) -> Result<(&'static Path, String), String> {
+    let programs = programs()?;
+    let program = |file: &str| programs.get(&(test.krate.to_string(), file.to_string()));
+    if let Some(exe) = program(test.file) {
+        return Ok((exe, test.name.to_string()));
+    }
+    let exe = program(ALL).ok_or_else(|| format!("{test}: no such program"))?;
+    Ok((exe, format!("{}::{}", test.file, test.name)))
+}
+
 /// A test program, as it is run for one test. Tests that draw lots always draw the same ones, and
 /// nothing is written down about those that fail.
 fn command(test: Test) -> Result<Command, String> {
-    let key = (test.krate.to_string(), test.file.to_string());
-    let exe = programs()?
-        .get(&key)
-        .ok_or_else(|| format!("{test}: no such program"))?;
+    let (exe, name) = locate(test)?;
     let mut command = Command::new(exe);
     command
+        .args(["--exact", &name])
         .current_dir(directory(test.krate))
         .env_remove(dyad_tier::VARIABLE)
         .env_remove("DYAD_MUTANT")
@@ -136,7 +148,6 @@ fn command(test: Test) -> Result<Command, String> {
 /// Runs one test, as a mutant or as it is.
 pub fn run(test: Test, mutant: Option<&str>) -> Result<Ended, String> {
     let mut command = command(test)?;
-    command.args(["--exact", test.name]);
     if let Some(name) = mutant {
         command.env("DYAD_MUTANT", name);
     }
@@ -156,7 +167,7 @@ pub fn run(test: Test, mutant: Option<&str>) -> Result<Ended, String> {
 pub fn places(test: Test, class: &str) -> Result<String, String> {
     let mut command = command(test)?;
     command.env("DYAD_MUTANT", format!("{class}/?"));
-    command.args(["--nocapture", "--exact", test.name]);
+    command.arg("--nocapture");
     let (code, out, err) = finish(command, &test.to_string())?;
     match code {
         Some(0) => Ok(err),

@@ -1,0 +1,10 @@
+//! All tests of this package, in one program: what they stand on is linked once.
+
+mod common;
+mod incoherent;
+mod known;
+mod loom_known;
+mod loom_quiesce;
+mod nodes;
+mod rounds;
+mod weak;

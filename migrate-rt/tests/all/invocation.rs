@@ -1,0 +1,103 @@
+//! Invocations: what a service has, and what a call of one costs its caller.
+
+use crate::common;
+
+use common::{build_sample, module, scratch, shared, tools};
+use dyad_abi::Isa;
+use dyad_abi::bundle::Bundle;
+use goblin::elf::Elf;
+use migrate_rt::INVOKED;
+use migrate_rt::build::BuiltApp;
+use migrate_rt::ir::NeutralIr;
+use std::process::Command;
+
+fn invoked(app: &BuiltApp) -> Option<u64> {
+    let file = std::fs::read(&app.bundle).unwrap();
+    Bundle::parse(&file).unwrap().invoked()
+}
+
+#[test]
+fn bundles_say_where_services_are_entered() {
+    let plain = build_sample(&shared(), &[]).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(invoked(&plain), None);
+    let service = build_sample(&scratch("service"), &["service"]);
+    let service = service.unwrap_or_else(|e| panic!("{e}"));
+    for elf in &service.elfs {
+        let file = std::fs::read(elf).unwrap();
+        let elf = Elf::parse(&file).unwrap();
+        let at = elf
+            .syms
+            .iter()
+            .find(|s| elf.strtab.get_at(s.st_name) == Some(INVOKED))
+            .map(|s| s.st_value);
+        assert!(at.is_some());
+        assert_eq!(invoked(&service), at);
+    }
+}
+
+/// The assembly of a function that passes its arguments on to an invocation, and keeps one of them.
+fn assembly(isa: Isa) -> String {
+    let body = "declare [2 x i64] @dyad_request(i64, i64, i64, i64, i64)\n\
+        define i64 @forward(i64 %w, i64 %a, i64 %b, i64 %c, i64 %d, i64 %keep) nounwind {\n  \
+        %r = call [2 x i64] @dyad_request(i64 %w, i64 %a, i64 %b, i64 %c, i64 %d)\n  \
+        %v = extractvalue [2 x i64] %r, 1\n  \
+        %s = add i64 %v, %keep\n  \
+        ret i64 %s\n}\n";
+    let neutral = NeutralIr::check(module(Isa::Aarch64, body)).unwrap();
+    let dir = scratch(&format!("invocation-{isa}"));
+    let input = dir.join("x.ll");
+    std::fs::write(&input, neutral.for_isa(isa).text()).unwrap();
+    let flags = migrate_rt::codegen::flags(isa).filter(|f| !f.contains("filetype"));
+    let output = Command::new(tools().llc)
+        .args(flags)
+        .args(["-filetype=asm", "-o", "-"])
+        .arg(&input)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The pipeline relies on which registers the back ends' convention takes for arguments. They are
+/// those that the function has got its own in: nothing may be moved.
+#[test]
+fn arguments_are_where_kernels_want_them_and_nothing_else_is_in_registers() {
+    for (isa, call, arguments, saved) in [
+        (
+            Isa::X86_64,
+            "callq\tdyad_request",
+            ["%rdi", "%rsi", "%rdx", "%rcx", "%r8"],
+            ["%rbx", "%r12", "%r13", "%r14", "%r15"].as_slice(),
+        ),
+        (
+            Isa::Aarch64,
+            "bl\tdyad_request",
+            ["x0", "x1", "x2", "x3", "x4"],
+            ["x20, x19", "x28, x27", "d9, d8", "d15, d14"].as_slice(),
+        ),
+    ] {
+        let text = assembly(isa);
+        let (before, after) = text.split_once(call).unwrap_or_else(|| panic!("{text}"));
+        for line in before
+            .lines()
+            .map(str::trim)
+            .filter(|l| l.starts_with("mov"))
+        {
+            let touched = arguments
+                .iter()
+                .any(|a| line.split([' ', '\t', ',']).any(|w| w == *a));
+            assert!(!touched, "{line}\n{text}");
+        }
+        // What the function's own caller wants kept is saved by it, once.
+        for registers in saved {
+            assert!(before.contains(registers), "{registers}\n{text}");
+            assert!(after.contains(registers), "{registers}\n{text}");
+        }
+        // The sixth argument is read back from memory.
+        let kept = match isa {
+            Isa::X86_64 => "(%rbp)",
+            Isa::Aarch64 => "ldr\t",
+        };
+        assert!(after.contains(kept), "{text}");
+    }
+}
