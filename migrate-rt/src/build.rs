@@ -17,9 +17,11 @@
 
 mod error;
 mod stamp;
+mod times;
 
 pub use error::BuildError;
 pub use stamp::Figures;
+pub use times::StageTime;
 
 use crate::align::{self, Plan};
 use crate::codegen::{self, Needs};
@@ -37,7 +39,7 @@ use dyad_abi::Isa;
 use stamp::Stamp;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use times::{Clock, measure};
 
 /// A step of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub enum Stage {
     Waiting,
     /// Cargo and the compiler.
     FrontEnd,
+    /// Putting the IR of all crates together.
+    Join,
     /// Optimising all crates together.
     Optimise,
     /// Making the IR neutral.
@@ -70,6 +74,7 @@ impl Stage {
         match self {
             Stage::Waiting => "waiting for another build of this program",
             Stage::FrontEnd => "compiling to IR",
+            Stage::Join => "putting the IR of all crates together",
             Stage::Optimise => "optimising all crates together",
             Stage::Ir => "making the IR neutral",
             Stage::Spine => "making threads able to migrate",
@@ -128,10 +133,8 @@ impl AppRequest<'_> {
 pub struct Report {
     /// Whether the results were there already.
     pub up_to_date: bool,
-    /// Time for cargo and the compiler.
-    pub front_end: Duration,
-    /// Time for everything after them.
-    pub back_end: Duration,
+    /// What the stages took, in order.
+    pub stages: Vec<StageTime>,
     /// What was found out about the program when it was built.
     pub figures: Figures,
 }
@@ -170,11 +173,11 @@ pub fn build_app(request: &AppRequest<'_>) -> Result<BuiltApp, BuildError> {
     };
     let dir = out_dir.join(&name);
     std::fs::create_dir_all(&dir).map_err(FileError::new("create", &dir))?;
-    let _lock = lock(&dir.join(".lock"), request.progress)?;
+    let clock = Clock::new(request.progress);
+    let _lock = lock(&dir.join(".lock"), &clock)?;
     let tools = Toolchain::find(&workspace_root)?;
 
-    (request.progress)(Progress::Stage(Stage::FrontEnd));
-    let start = Instant::now();
+    clock.stage(Stage::FrontEnd);
     let source = Source {
         manifest_dir: &manifest_dir,
         bin: &name,
@@ -182,26 +185,18 @@ pub fn build_app(request: &AppRequest<'_>) -> Result<BuiltApp, BuildError> {
         workspace_root: &workspace_root,
         target_dir: &out_dir.join(".front"),
     };
-    let ir = frontend::compile(&tools, &source, &mut |line| {
+    let inputs = frontend::compile(&tools, &source, &mut |line| {
         (request.progress)(Progress::Output(line));
     })?;
-    let front_end = start.elapsed();
-
-    let start = Instant::now();
+    clock.stage(Stage::Join);
+    let ir = inputs.join(&tools, &name)?;
     let outputs = Outputs::new(&dir, &name);
     let key = stamp::key(&tools, &name, &ir.bytes);
     let done = Stamp::read(&outputs.stamp).filter(|s| s.key == key && outputs.are_those_of(s));
     let up_to_date = done.is_some();
     let figures = match done {
         Some(stamp) => stamp.figures,
-        None => back_ends(
-            &tools,
-            &dir.join("unfinished"),
-            &outputs,
-            &ir,
-            key,
-            request.progress,
-        )?,
+        None => back_ends(&tools, &dir.join("unfinished"), &outputs, &ir, key, &clock)?,
     };
     Ok(BuiltApp {
         name,
@@ -209,8 +204,7 @@ pub fn build_app(request: &AppRequest<'_>) -> Result<BuiltApp, BuildError> {
         elfs: outputs.elfs,
         report: Report {
             up_to_date,
-            front_end,
-            back_end: start.elapsed(),
+            stages: clock.finish(),
             figures,
         },
     })
@@ -218,11 +212,11 @@ pub fn build_app(request: &AppRequest<'_>) -> Result<BuiltApp, BuildError> {
 
 /// Waits until no other build works in this directory. The lock ends with the file, also when the
 /// process is killed.
-fn lock(path: &Path, progress: &dyn Fn(Progress<'_>)) -> Result<File, FileError> {
+fn lock(path: &Path, clock: &Clock<'_>) -> Result<File, FileError> {
     let file = File::create(path).map_err(FileError::new("create", path))?;
     match file.try_lock() {
         Ok(()) => return Ok(file),
-        Err(TryLockError::WouldBlock) => progress(Progress::Stage(Stage::Waiting)),
+        Err(TryLockError::WouldBlock) => clock.stage(Stage::Waiting),
         Err(TryLockError::Error(e)) => return Err(FileError::new("lock", path)(e)),
     }
     file.lock().map_err(FileError::new("lock", path))?;
@@ -283,9 +277,9 @@ fn back_ends(
     outputs: &Outputs,
     program: &PreLto,
     key: u64,
-    progress: &dyn Fn(Progress<'_>),
+    clock: &Clock<'_>,
 ) -> Result<Figures, BuildError> {
-    let stage = |s| progress(Progress::Stage(s));
+    let stage = |s| clock.stage(s);
     // From here on there is nothing that belongs to the stamp.
     let _ = std::fs::remove_file(&outputs.stamp);
     files::fresh_dir(work)?;
@@ -301,7 +295,13 @@ fn back_ends(
     let neutral = spine.as_ref().map_or(neutral, |s| s.ir.clone());
     let migrates = spine.is_some();
     stage(Stage::BackEnds);
-    let objects = for_both(|isa| objects(tools, &neutral, migrates, isa, &work.join(isa.name())))?;
+    let timed = for_both(|isa| {
+        let dir = work.join(isa.name());
+        let (objects, wall, processor) = measure(|| objects(tools, &neutral, migrates, isa, &dir));
+        objects.map(|o| (o, (wall, processor)))
+    })?;
+    clock.parts([timed[0].1, timed[1].1]);
+    let objects = timed.map(|(objects, _)| objects);
     stage(Stage::Align);
     let [x, a] = &objects;
     let plan: Plan = align::plan([x, a]).map_err(|e| e.with_sources(&ir.text))?;

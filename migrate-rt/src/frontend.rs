@@ -15,7 +15,7 @@ mod oversize;
 pub use needs_std::NeedsStd;
 pub use oversize::Oversize;
 
-use self::inputs::Inputs;
+pub use self::inputs::Inputs;
 use crate::files::{self, FileError};
 use crate::llvm::Unreadable;
 use crate::process::{ToolError, ToolErrorKind, run};
@@ -296,7 +296,7 @@ pub fn compile(
     tools: &Toolchain,
     source: &Source<'_>,
     on_line: &mut dyn FnMut(&str),
-) -> Result<PreLto, FrontendError> {
+) -> Result<Inputs, FrontendError> {
     let mut build = |command: &mut std::process::Command| {
         run(command, on_line).map_err(|e| match e.kind {
             ToolErrorKind::Failed { stderr, .. } => failure(tools, source, stderr),
@@ -307,8 +307,8 @@ pub fn compile(
     build(&mut cargo(tools, source, &linker))?;
     let dir = source.target_dir.join(FRONT_TARGET).join(PROFILE);
     let program = dir.join(source.bin);
-    let inputs = match Inputs::of(&program) {
-        Some(inputs) => inputs,
+    match Inputs::of(&program) {
+        Some(inputs) => Ok(inputs),
         None => {
             // Cargo does not know of the kept objects, so if somebody has deleted
             // them the unit has to look changed: remove the program itself.
@@ -323,12 +323,9 @@ pub fn compile(
             build(&mut cargo(tools, source, &linker))?;
             Inputs::of(&program).ok_or_else(|| FrontendError::NoIr {
                 bin: source.bin.to_owned(),
-            })?
+            })
         }
-    };
-    let path = inputs.link(tools, source.bin)?;
-    let bytes = files::read(&path).map_err(FrontendError::File)?;
-    Ok(PreLto { path, bytes })
+    }
 }
 
 /// Refuses textual IR of a program whose statics do not fit into the window for data, before anybody reads it.

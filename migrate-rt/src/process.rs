@@ -1,10 +1,13 @@
 //! Running tools: captured output, and errors that say which tool and why.
 
 use crate::toolchain::Toolchain;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use std::cell::Cell;
 use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// A tool that could not be run or that failed.
 #[derive(Debug)]
@@ -48,6 +51,43 @@ impl fmt::Display for ToolError {
 
 impl std::error::Error for ToolError {}
 
+thread_local! {
+    /// Processor time of the tools that this thread has run.
+    static SPENT: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// The unit of processor times in `/proc`.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Processor time of the tools that this thread has run.
+pub(crate) fn spent_by_tools() -> Duration {
+    SPENT.get()
+}
+
+/// Waits until a tool has ended, and returns the processor time that the tool and its children took. The tool still has
+/// to be waited for.
+fn spent(child: &Child) -> Duration {
+    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
+        return Duration::ZERO;
+    };
+    // Without this the time is only not counted: `Child::wait` comes in any case.
+    let _ = waitid(
+        WaitId::Pid(pid),
+        WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
+    );
+    processor_time(Path::new("/proc").join(child.id().to_string()).as_path(), 4)
+}
+
+/// Processor time that `stat` in this directory of `/proc` tells: user and system time of a thread or process, and
+/// with four fields also those of its children that have been waited for. Zero if there is no such file.
+pub(crate) fn processor_time(dir: &Path, fields: usize) -> Duration {
+    let text = std::fs::read_to_string(dir.join("stat")).unwrap_or_default();
+    // The name in parentheses may have anything in it; the state comes behind, then ten other fields.
+    let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
+    let fields = behind.split_whitespace().skip(11).take(fields);
+    TICK * fields.map_while(|f| f.parse::<u32>().ok()).sum::<u32>()
+}
+
 /// What a tool that succeeded has said.
 pub(crate) struct Output {
     pub stdout: String,
@@ -84,6 +124,7 @@ pub(crate) fn run(
         }
         (out.join().ok().flatten().unwrap_or_default(), stderr)
     });
+    SPENT.set(SPENT.get() + spent(&child));
     let status = child.wait().map_err(|e| error(ToolErrorKind::Start(e)))?;
     if !status.success() {
         return Err(error(ToolErrorKind::Failed { status, stderr }));

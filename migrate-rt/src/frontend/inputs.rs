@@ -17,7 +17,7 @@
 //! | ELF with a section `.llvmbc` | one of the standard library: the section is linked |
 //! | other ELF | machine code of the front end's target, which no program can use: left out, so what is in it stays undefined |
 
-use super::{FrontendError, check_size};
+use super::{FrontendError, PreLto, check_size};
 use crate::files::{self, FileError};
 use crate::optimise;
 use crate::process::{assemble, run_quiet};
@@ -79,7 +79,8 @@ pub(super) fn script(dir: &Path) -> Result<PathBuf, FileError> {
 }
 
 /// What a program consists of.
-pub(super) struct Inputs {
+#[derive(Debug)]
+pub struct Inputs {
     /// Directory with the program's own objects.
     kept: PathBuf,
     libraries: Vec<PathBuf>,
@@ -101,7 +102,17 @@ impl Inputs {
     }
 
     /// The module of all that the program can reach, made when it is asked for the first time.
-    pub(super) fn link(&self, tools: &Toolchain, bin: &str) -> Result<PathBuf, FrontendError> {
+    ///
+    /// # Errors
+    ///
+    /// If a tool fails, a file cannot be read, or the program is too large.
+    pub fn join(&self, tools: &Toolchain, bin: &str) -> Result<PreLto, FrontendError> {
+        let path = self.link(tools, bin)?;
+        let bytes = files::read(&path).map_err(FrontendError::File)?;
+        Ok(PreLto { path, bytes })
+    }
+
+    fn link(&self, tools: &Toolchain, bin: &str) -> Result<PathBuf, FrontendError> {
         let linked = self.kept.join(LINKED);
         if linked.is_file() {
             return Ok(linked);

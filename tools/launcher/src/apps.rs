@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use dyad_abi::Isa;
 use dyad_abi::bundle::Bundle;
+use migrate_rt::build::Report;
 
 use crate::error::Error;
 use crate::{paths, suggest};
@@ -26,8 +27,8 @@ pub struct Program {
     pub path: PathBuf,
     /// ELF files with names and lines, by ISA.
     pub elfs: [Option<PathBuf>; 2],
-    /// What its build has verified, if its threads migrate.
-    pub verified: Option<String>,
+    /// What its build has done. A bundle that was only read has none.
+    pub report: Option<Report>,
 }
 
 /// Where programs are, with the heading that a list of them has: what users want to see comes first.

@@ -83,7 +83,7 @@ impl<T: Clone> Done<T> {
 }
 
 static FILES: Done<PathBuf> = Done::new();
-static APPS: Done<(PathBuf, [PathBuf; 2], Option<String>)> = Done::new();
+static APPS: Done<BuiltApp> = Done::new();
 
 /// Builds the kernel of an ISA, with fast paths, and returns its image.
 ///
@@ -275,15 +275,11 @@ pub fn archive(
 ///
 /// If it does not build, or the bundle is not valid.
 pub fn app(source: &Source, progress: Progress<'_>) -> Result<Program, Error> {
-    let (path, elfs, verified) = match source {
+    let (path, elfs, report) = match source {
         Source::Bundle(path) => (path.clone(), apps::elfs_beside(path), None),
         Source::Package(dir) => {
-            let (bundle, elfs, verified) = APPS.or(dir, || {
-                let built = package(dir, progress)?;
-                let verified = built.report.figures.verified_text();
-                Ok((built.bundle, built.elfs, verified))
-            })?;
-            (bundle, elfs.map(Some), verified)
+            let built = APPS.or(dir, || package(dir, progress))?;
+            (built.bundle, built.elfs.map(Some), Some(built.report))
         }
     };
     let bundle = apps::read_bundle(&path)?;
@@ -291,7 +287,7 @@ pub fn app(source: &Source, progress: Progress<'_>) -> Result<Program, Error> {
         bundle,
         path,
         elfs,
-        verified,
+        report,
     })
 }
 
