@@ -13,6 +13,7 @@ use dyad_abi::cap::RegionKind;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa};
 use dyad_retype::FrameType;
+use dyad_tier::size;
 
 use super::Machine;
 use super::resolve_tests::{fault, seen, used_frames, with_region};
@@ -81,6 +82,11 @@ fn in_use(s: &System) -> (usize, usize) {
     let pages = |u: &&(FrameType, u32)| matches!(u.0, FrameType::User(_));
     let pages = used.iter().filter(pages).count();
     (pages, used.len() - pages)
+}
+
+/// How often both nodes meet.
+fn rounds() -> usize {
+    size(100, 600, 6000)
 }
 
 /// Both nodes at these places at once, and `tables`: how many tables they need, of both ISAs.
@@ -154,16 +160,16 @@ fn race(places: &[u64], tables: usize, rounds: usize) {
 #[test]
 fn page_table_race_in_one_leaf_table() {
     let pages: [u64; 6] = core::array::from_fn(|n| n as u64 * PAGE_SIZE);
-    race(&pages, 2 * 3, 600);
+    race(&pages, 2 * 3, rounds());
 }
 
 #[test]
 fn page_table_race_for_one_page() {
-    race(&[0], 2 * 3, 600);
+    race(&[0], 2 * 3, rounds());
 }
 
 #[test]
 fn page_table_race_for_missing_tables_of_every_level() {
     // Leaf tables 4, above them 3, and 2.
-    race(&[0, PAGE_SIZE, 1 << 21, 1 << 30, 1 << 39], 2 * 9, 600);
+    race(&[0, PAGE_SIZE, 1 << 21, 1 << 30, 1 << 39], 2 * 9, rounds());
 }
