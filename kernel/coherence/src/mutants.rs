@@ -12,7 +12,7 @@
 //! ```
 //!
 //! `flush/?` and `order/?` print the names of all places that the test comes to (with `--nocapture`).
-//! A name that no place has selects nothing, and the test passes: whoever selects mutants has to
+//! A name that no place has selects nothing, and the test passes: a test that selects mutants has to
 //! see it fail (`tests/mutants` does). Calls in test code (`tests/`) are no places.
 
 use core::fmt::{self, Debug};

@@ -22,7 +22,7 @@ use dyad_space::mapping::{Driver, FastRows, NotMapped, SpaceCtx, page, resolve_f
 const ENOUGH: u32 = 400;
 const PERMS: Perms = Perms::READ.union(Perms::WRITE).union(Perms::MAY_WRITE);
 
-/// Runs a test in which somebody interferes before step 0, 1, 2 ... until the test says that it
+/// Runs a test in which another CPU interferes before step 0, 1, 2 ... until the test says that it
 /// was over before. What has come out is collected.
 fn everywhere<T: Ord>(test: impl Fn(u32) -> (bool, T)) -> std::collections::BTreeSet<T> {
     let mut seen = std::collections::BTreeSet::new();

@@ -227,11 +227,11 @@ const ACTS: &[(&str, Act)] = &[
     ("give the component up", |s| s.give_up(s.component)),
     ("hang a leaf in", |s| {
         let k = &s.k;
-        let _ = k.with_services(|v| k.captbls().cons(s.root, 1, s.spare, k, v));
+        let _ = k.captbls().cons(s.root, 1, s.spare, k, k);
     }),
     ("take a leaf out", |s| {
         let k = &s.k;
-        let _ = k.with_services(|v| k.captbls().decons(s.root, 0, k, v));
+        let _ = k.captbls().decons(s.root, 0, k, k);
     }),
     ("give the root up", |s| s.give_up(s.root)),
     ("give the leaf up", |s| s.give_up(s.leaf)),
@@ -239,7 +239,7 @@ const ACTS: &[(&str, Act)] = &[
     ("activate", |s| s.activate(FREE)),
     ("deactivate", |s| {
         let k = &s.k;
-        let _ = k.with_services(|v| k.captbls().slot_deactivate(s.slot(TAKEN), None, v));
+        let _ = k.captbls().slot_deactivate(s.slot(TAKEN), None, k);
     }),
     ("fault", |s| s.fault(1)),
     ("fault where there is a page", |s| s.fault(0)),

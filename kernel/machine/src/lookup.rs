@@ -29,12 +29,6 @@ impl KernelCtx {
         )
     }
 
-    /// Calls `f` with the services that rows of capability tables need.
-    #[inline]
-    pub fn with_services<R>(&self, f: impl FnOnce(&KernelCtx) -> R) -> R {
-        f(self)
-    }
-
     /// The capability of the running component at `index`, alive or not.
     ///
     /// # Errors

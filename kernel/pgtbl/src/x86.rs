@@ -67,7 +67,7 @@ impl Format for X86 {
         } else if level == Level::L1 || large {
             is_leaf(raw, level).then(|| Pte::Leaf(parse_leaf(raw, level)))
         } else {
-            // Hardware may set the accessed bit of a table that somebody else has made.
+            // Hardware may set the accessed bit of a table that another node has made.
             X86::table_in(raw).map(Pte::Table)
         };
         meaning.unwrap_or(Pte::Other(raw))

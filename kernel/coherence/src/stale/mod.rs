@@ -13,7 +13,7 @@
 //! | operation | here | so a program that relies on more fails because |
 //! |---|---|---|
 //! | `load` | the cached line, however old; else the line is filled | it reads what is no longer so |
-//! | `store` | the cached line, filled first | nobody else sees it |
+//! | `store` | the cached line, filled first | no other node sees it |
 //! | `writeback` | the whole line goes to memory, the copy stays, clean | other words of the line are undone |
 //! | `invalidate` | written back if dirty, then dropped | - |
 //! | read-modify-writes | at memory; this node's copy is written back and dropped before | - |
@@ -39,6 +39,7 @@ use std::string::String;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
+use dyad_random::SplitMix64;
 use dyad_shm::PhysAddr;
 
 use crate::host::{largest_pools, lies_in};
@@ -48,29 +49,22 @@ pub use turns::{Task, pause};
 
 const WORDS: usize = (LINE_BYTES / 8) as usize;
 
-/// SplitMix64: small, and good enough to choose by.
+/// Choices of a run, which follow from its seed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(SplitMix64);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ x >> 31
+        Random(SplitMix64(seed))
     }
 
     pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
+        self.0.below(n.max(1) as u64) as usize
     }
 
     /// True in `chance` of 256 cases.
     pub(crate) fn happens(&mut self, chance: u8) -> bool {
-        (self.next() & 0xff) < chance as u64
+        (self.0.next() & 0xff) < chance as u64
     }
 }
 

@@ -39,7 +39,7 @@ use dyad_pgtbl::Perms;
 use dyad_shm::frame::Epoch;
 
 use crate::syscall::slowpath::{
-    FastReturn, dispatched, jumped, received, sent, slow_cached, slow_syscall,
+    FastReturn, dispatched, jump_or_slow, received, sent, slow_cached, slow_syscall,
 };
 use dyad_machine::Platform;
 use dyad_machine::capcache::{self, CachedCap, Family, ObjectAt, leaf};
@@ -133,7 +133,7 @@ fn dispatch<P: Platform>(known: &'static CachedCap, how: u64, time: u64) -> Fast
 #[inline(never)]
 fn jump<P: Platform>(known: &'static CachedCap, word: u64, a: [u64; 5]) -> FastReturn {
     match known.place() {
-        ObjectAt::Thread(t) => jumped::<P>(word, t, a),
+        ObjectAt::Thread(t) => jump_or_slow::<P>(word, t, a),
         _ => {
             let [a0, a1, a2, a3, a4] = a;
             slow_syscall::<P>(word, a0, a1, a2, a3, a4)

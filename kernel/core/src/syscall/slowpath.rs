@@ -113,9 +113,9 @@ pub(crate) fn dispatched<P: Platform>(t: &'static Thread, how: u64) -> FastRetur
     carried_out::<P>(|cx| ops::thread::run::<P>(cx, t, how))
 }
 
-/// `Jump` of a thread.
+/// `Jump` of a thread: the fast path, and the slow path if that leaves the call to it.
 #[inline(never)]
-pub(crate) fn jumped<P: Platform>(word: u64, t: &'static Thread, a: [u64; 5]) -> FastReturn {
+pub(crate) fn jump_or_slow<P: Platform>(word: u64, t: &'static Thread, a: [u64; 5]) -> FastReturn {
     let cx = &KernelCtx::here::<P>();
     match jump::fast::<P>(cx, t, a) {
         None => {}

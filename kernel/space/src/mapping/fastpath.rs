@@ -187,7 +187,7 @@ pub fn resolve_fastpath(
     let other = this.spot(isa.other(), va);
     let raw = other.map_or(0, |o| load_coherent(o.entry));
     let (Some(other), Some((pa, perms))) = (&other, plain::page_in(isa.other(), raw)) else {
-        // Nobody has it, and of shared regions nobody but the handler makes one.
+        // No table has the page, and only the handler makes pages of shared regions.
         let nowhere = match other {
             Some(_) => plain::empty_in(isa.other(), raw).is_some(),
             None => this.no_table(isa.other(), va),
