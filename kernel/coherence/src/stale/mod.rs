@@ -212,7 +212,7 @@ struct Known {
 #[derive(Debug)]
 struct State {
     /// Lines ever used, in order: what may be fetched unasked.
-    known: Vec<Known>,
+    lines: Vec<Known>,
     /// Indexes of the known lines, by address.
     index: BTreeMap<u64, usize>,
     /// The one that was asked for last; most often it is the next one too.
@@ -233,7 +233,7 @@ fn split(at: PhysAddr) -> (u64, usize) {
 impl State {
     /// The index of a line, if it is known.
     fn find(&mut self, line: u64) -> Option<usize> {
-        if self.known.get(self.last).is_none_or(|k| k.at != line) {
+        if self.lines.get(self.last).is_none_or(|k| k.at != line) {
             self.last = *self.index.get(&line)?;
         }
         Some(self.last)
@@ -242,16 +242,16 @@ impl State {
     /// The entry of a line, added if it is not known.
     fn line(&mut self, line: u64) -> &mut Known {
         let found = self.find(line).unwrap_or_else(|| {
-            self.last = self.known.len();
+            self.last = self.lines.len();
             self.index.insert(line, self.last);
-            self.known.push(Known {
+            self.lines.push(Known {
                 at: line,
                 memory: Line::default(),
                 copies: std::vec![None; self.counts.len()],
             });
             self.last
         });
-        &mut self.known[found]
+        &mut self.lines[found]
     }
 
     /// A line of which the node has a copy, filled if there was none.
@@ -260,12 +260,12 @@ impl State {
             self.counts[node].fills += 1;
             self.cached[node] += 1;
         }
-        let known = self.line(line);
-        let copy = known.copies[node].get_or_insert(CachedLine {
-            line: known.memory,
+        let entry = self.line(line);
+        let copy = entry.copies[node].get_or_insert(CachedLine {
+            line: entry.memory,
             dirty: 0,
         });
-        (&known.memory, copy)
+        (&entry.memory, copy)
     }
 
     fn load(&mut self, node: usize, at: PhysAddr) -> u64 {
@@ -300,7 +300,7 @@ impl State {
         let Some(found) = self.find(line) else {
             return;
         };
-        let Known { memory, copies, .. } = &mut self.known[found];
+        let Known { memory, copies, .. } = &mut self.lines[found];
         let Some(copy) = copies[node].as_mut().filter(|c| c.dirty != 0) else {
             return;
         };
@@ -332,7 +332,7 @@ impl State {
     fn drop_line(&mut self, node: usize, line: u64) {
         self.write_back(node, line);
         if let Some(found) = self.find(line)
-            && self.known[found].copies[node].take().is_some()
+            && self.lines[found].copies[node].take().is_some()
         {
             self.cached[node] -= 1;
         }
@@ -340,16 +340,16 @@ impl State {
 
     /// The lines that a node's cache holds, by address.
     fn cached_lines(&self, node: usize) -> impl Iterator<Item = u64> {
-        let holds = move |&&k: &&usize| self.known[k].copies[node].is_some();
-        self.index.values().filter(holds).map(|&k| self.known[k].at)
+        let holds = move |&&k: &&usize| self.lines[k].copies[node].is_some();
+        self.index.values().filter(holds).map(|&k| self.lines[k].at)
     }
 
     /// Performs the spontaneous actions of the node's cache after an access to `line`.
     fn habits(&mut self, node: usize, line: u64) {
-        if self.random.happens(self.habits.fetch) && !self.known.is_empty() {
+        if self.random.happens(self.habits.fetch) && !self.lines.is_empty() {
             let next = line + LINE_BYTES;
-            let any = self.random.below(self.known.len());
-            let any = self.known[any].at;
+            let any = self.random.below(self.lines.len());
+            let any = self.lines[any].at;
             let beside = self.random.happens(128) && self.index.contains_key(&next);
             self.cached(node, if beside { next } else { any });
         }
@@ -382,7 +382,7 @@ impl StaleMem {
         StaleMem {
             ranges: largest_pools(),
             state: Mutex::new(State {
-                known: Vec::new(),
+                lines: Vec::new(),
                 index: BTreeMap::new(),
                 last: 0,
                 cached: std::vec![0; nodes],
@@ -450,7 +450,7 @@ impl StaleMem {
     }
 }
 
-/// A node: its view of a [`StaleMem`].
+/// A node: its access to a [`StaleMem`].
 #[derive(Clone, Copy, Debug)]
 pub struct StaleNode<'m> {
     mem: &'m StaleMem,

@@ -189,15 +189,15 @@ const ACTS: &[(&str, Act)] = &[
         unlink(&this(c, t.space), at(isa, 2), EMPTY)
     }),
     ("map quickly", |c, t, isa| {
-        let known = CachedCap::of_block(c, &t.second).ok_or(Error::Corrupt)?;
-        let (block, page) = known.page(t.second.object.unwrap().frame.address(), 0);
+        let cached = CachedCap::of_block(c, &t.second).ok_or(Error::Corrupt)?;
+        let (block, page) = cached.page(t.second.object.unwrap().frame.address(), 0);
         let perms = Perms::READ | Perms::USER;
-        let near = this(c, t.space).near();
-        let done = near.map(isa, FREE, &block, page, perms);
+        let fast = this(c, t.space).fast();
+        let done = fast.map(isa, FREE, &block, page, perms);
         done.map(|()| 0).ok_or(Error::NotReady)
     }),
     ("unmap quickly", |c, t, isa| {
-        let done = this(c, t.space).near().unmap(isa, MAPPED);
+        let done = this(c, t.space).fast().unmap(isa, MAPPED);
         Ok(done.ok_or(Error::NotReady)??.get())
     }),
     ("activate quickly", |c, t, _| {
