@@ -101,9 +101,9 @@ fn enclosing(source: &str, line: u32, column: u32) -> Option<(&str, &str, usize)
         let code = line.trim_start();
         let start = code.find("fn ").filter(|_| !code.starts_with("//"))?;
         let qualifiers = code[..start].split_whitespace();
-        let qualifiers = ["const", "unsafe", "async"];
+        let allowed = ["const", "unsafe", "async"];
         (qualifiers.into_iter())
-            .all(|q| q.starts_with("pub") || qualifiers.contains(&q))
+            .all(|q| q.starts_with("pub") || allowed.contains(&q))
             .then_some(())?;
         Some(start + 3 + line.len() - code.len())
     };
