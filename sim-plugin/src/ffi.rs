@@ -162,7 +162,7 @@ pub struct Counter(RawU64);
 // SAFETY: 1. A counter is the name of a word in a scoreboard that is never freed. 2. QEMU's own
 // functions are the only ones that use the pointer, and they may be called from any thread.
 unsafe impl Send for Counter {}
-// SAFETY: 1. As above.
+// SAFETY: 1. QEMU's functions may be called with it from any thread.
 unsafe impl Sync for Counter {}
 
 impl Counter {
@@ -204,13 +204,13 @@ impl Block {
 
     /// Virtual address of the first instruction.
     pub fn address(&self) -> u64 {
-        // SAFETY: 1. As above.
+        // SAFETY: 1. The block is valid as long as `self` is lent out.
         unsafe { qemu_plugin_tb_vaddr(self.raw) }
     }
 
     /// Adds `n` to the executing CPU's counter whenever the block is entered.
     pub fn add_on_entry(&self, counter: Counter, n: u64) {
-        // SAFETY: 1. The block is valid as above, the counter for ever.
+        // SAFETY: 1. The block is valid as long as `self` is lent out, the counter for ever.
         unsafe {
             qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
                 self.raw,
@@ -272,7 +272,7 @@ impl Instruction<'_> {
     /// Calls [`Level::marker`] whenever it starts.
     pub fn call_as_marker(&self, marker: Marker) {
         let word = std::ptr::without_provenance_mut(marker.word() as usize);
-        // SAFETY: 1. As above. 2. The callback has the parameters of the supported versions and
+        // SAFETY: 1. The instruction is valid as long as its block. 2. The callback has the parameters of the supported versions and
         // takes the pointer for the number that it is.
         unsafe {
             qemu_plugin_register_vcpu_insn_exec_cb(self.raw, marked, NO_REGISTERS, word);
@@ -291,7 +291,7 @@ impl Instruction<'_> {
 
     /// Calls [`Level::system_call`] whenever it starts.
     pub fn call_as_system_call(&self) {
-        // SAFETY: 1. As above; the pointer is not used.
+        // SAFETY: 1. The instruction is valid as long as its block; the pointer is not used.
         unsafe {
             qemu_plugin_register_vcpu_insn_exec_cb(
                 self.raw,
@@ -304,7 +304,7 @@ impl Instruction<'_> {
 
     /// Calls [`Level::halts`] whenever it starts.
     pub fn call_as_halt(&self) {
-        // SAFETY: 1. As above; the pointer is not used.
+        // SAFETY: 1. The instruction is valid as long as its block; the pointer is not used.
         unsafe {
             qemu_plugin_register_vcpu_insn_exec_cb(
                 self.raw,
@@ -318,7 +318,7 @@ impl Instruction<'_> {
     /// Calls [`Level::access`] after each of its accesses to memory, or after its reads only.
     pub fn call_on_access(&self, reads_only: bool) {
         let which = if reads_only { READS } else { READS_AND_WRITES };
-        // SAFETY: 1. As above. 2. The callback has the parameters of the supported versions.
+        // SAFETY: 1. The instruction is valid as long as its block. 2. The callback has the parameters of the supported versions.
         unsafe {
             qemu_plugin_register_vcpu_mem_cb(
                 self.raw,
@@ -380,7 +380,7 @@ fn accessed_place(info: MemInfo, address: u64) -> Option<Place> {
     if physical.is_null() {
         return None;
     }
-    // SAFETY: 1. As above.
+    // SAFETY: 1. The callback has not returned.
     let (device, at) = unsafe {
         (
             qemu_plugin_hwaddr_is_io(physical),

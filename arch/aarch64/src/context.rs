@@ -13,7 +13,7 @@
 //! that the C convention preserves are in it.
 //!
 //! The thread pointer is the kernel's: what user mode writes to `TPIDR_EL0` lasts until its area is
-//! resumed, or an invocation begins or ends, at most. So nobody is entered with the caller's.
+//! resumed, or an invocation begins or ends, at most. So no component is entered with the caller's.
 //!
 //! A floating-point area holds `q0` to `q31`, then `FPCR` and `FPSR`.
 
@@ -304,11 +304,11 @@ pub fn give_call_fp(args: Option<&[AtomicU64; 8]>, kept: Option<&[AtomicU64; 8]>
     // SAFETY: 1. the registers are on; 2. the kernel has no floating-point state of its own.
     unsafe { reset_float_registers() };
     if let Some(args) = args {
-        // SAFETY: 1. as above; 2. reads all of the array.
+        // SAFETY: 1. the registers are on; 2. reads all of the array.
         unsafe { give_call_arguments(args) };
     }
     if let Some(kept) = kept {
-        // SAFETY: 1. as above; 2. reads all of the array.
+        // SAFETY: 1. the registers are on; 2. reads all of the array.
         unsafe { give_call_kept(kept) };
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! Writable memory is never executable, and neither text nor constants have a writable alias. The
 //! kernel half hangs off `TTBR1_EL1` and is built once; user roots are in `TTBR0_EL1`. Address
-//! space identifiers are not used: whoever changes roots flushes.
+//! space identifiers are not used: the code that changes a root flushes.
 
 use core::arch::{asm, global_asm};
 use core::ops::Range;
@@ -376,7 +376,7 @@ pub fn sync_code(map: &FusedMap, pa: PhysAddr, len: u64) {
     }
     barrier::dsb(ISH);
     for at in lines(code_line) {
-        // SAFETY: 1. as above.
+        // SAFETY: 1. cache maintenance by an address that is mapped; contents do not change.
         unsafe { asm!("ic ivau, {}", in(reg) at, options(nostack, preserves_flags)) };
     }
     barrier::dsb(ISH);
@@ -526,7 +526,7 @@ impl DataCache {
     /// The data cache of a level (from 0), which must exist.
     fn of(level: u64) -> DataCache {
         let ccsidr: u64;
-        // SAFETY: 1. selects which cache is described, then reads the description; nobody else on
+        // SAFETY: 1. selects which cache is described, then reads the description; no other code on
         // this CPU uses the selection.
         unsafe {
             asm!(

@@ -51,13 +51,13 @@ impl Platform for Aarch64 {
     }
 
     fn go_on(area: &'static RegArea) -> ! {
-        // SAFETY: 1. and 2. as above; 3. no exception has been taken since the one that has filled
+        // SAFETY: 1. the area lives forever and is 16-byte aligned; 2. nothing on the kernel stack is used again; 3. no exception has been taken since the one that has filled
         // the area: the kernel takes them only while it waits.
         unsafe { traps::go_on_registers(area) }
     }
 
     fn enter_user(area: &'static RegArea, pc: u64, args: [u64; 6]) -> ! {
-        // SAFETY: 1. as above; 2. nothing on the kernel stack is used again but the arguments, which
+        // SAFETY: 1. the area lives forever and is 16-byte aligned; 2. nothing on the kernel stack is used again but the arguments, which
         // are read before anything else can come onto it; 3. the flags are those of user mode.
         unsafe { traps::enter_registers(area, &args, context::user_address(pc)) }
     }

@@ -383,7 +383,7 @@ fn foreign_fault(esr: u64) -> Option<UserFault> {
 /// Decodes a synchronous exception from user mode that is no system call.
 fn decode(esr: u64, far: u64) -> UserFault {
     let kind = match class_of(esr) {
-        // The convention is `svc #0`; other immediates are nobody's.
+        // The convention is `svc #0`; other immediates have no meaning.
         class::SVC => FaultKind::Breakpoint,
         class::DATA_USER if esr & 0x3f == STATUS_ALIGNMENT => FaultKind::Alignment,
         // Only what the page tables decide is a page fault. Taking anything else (an external

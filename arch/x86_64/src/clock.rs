@@ -1,6 +1,6 @@
 //! Time: the time-stamp counter, held to the machine's virtual clock by the ACPI timer.
 //!
-//! Under TCG the time-stamp counter runs at the host's rate, which nobody tells the guest. The
+//! Under TCG the time-stamp counter runs at the host's rate, which the guest is not told. The
 //! ACPI timer runs at exactly 3.579545 MHz of QEMU's virtual clock, the same clock that AArch64
 //! machines count in `CNTVCT`, but costs a port access. So time is read from the counter, and its
 //! rate is measured against the ACPI timer about every 100 ms, over all the time since the start,

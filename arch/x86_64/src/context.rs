@@ -369,7 +369,7 @@ pub fn fp_on() {
 
 /// See [`dyad_machine::Platform::fp_off`].
 pub fn fp_off() {
-    // SAFETY: 1. sets CR0.TS alone; 2. whoever saves or loads the registers turns them on before.
+    // SAFETY: 1. sets CR0.TS alone; 2. code that saves or loads the registers turns them on before.
     unsafe {
         asm!(
             "mov {cr0}, cr0",

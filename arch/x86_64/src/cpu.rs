@@ -149,7 +149,7 @@ pub fn init_area(cpu: CpuId) {
     };
     area.this.set(range.start);
     area.kernel_stack.set(stack.end);
-    // SAFETY: 1. nobody else refers to the block's segments before the CPU loads them.
+    // SAFETY: 1. no other reference to the block's segments exists before the CPU loads them.
     let (tss, gdt) = unsafe { (&mut *area.tss.get(), &mut *area.gdt.get()) };
     tss.privilege_stack_table[0] = VirtAddr::new(stack.end);
     tss.interrupt_stack_table[FAULT_IST as usize] = VirtAddr::new(fault_stack.end);

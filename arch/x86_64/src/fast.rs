@@ -21,7 +21,7 @@
 //! Invocations are entered by IRETQ because argument 3 is in `rcx`, which SYSRET overwrites. Its
 //! frame is the area itself, whose segments are those of user mode since it was last resumed.
 //!
-//! `rax` is nobody's at a system call: it is the status afterwards. Direction and alignment-check
+//! `rax` carries no argument into a system call: it is the status afterwards. Direction and alignment-check
 //! flags are cleared by the mask that `traps` sets. SYSRET faults in the kernel, on the user's
 //! stack, if `rcx` is not canonical; so a return address at the end of the user half becomes 0, as
 //! in [`context::sanitise`](crate::context::sanitise).

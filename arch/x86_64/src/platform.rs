@@ -50,14 +50,14 @@ impl Platform for X86 {
     }
 
     fn go_on(area: &'static RegArea) -> ! {
-        // SAFETY: 1. and 2. as above; 3. the CPU has saved segments, flags and addresses of user mode
+        // SAFETY: 1. the area lives forever and is 16-byte aligned; 2. nothing on the kernel stack is used again; 3. the CPU has saved segments, flags and addresses of user mode
         // there, and has been in the kernel since.
         unsafe { traps::go_on_registers(area) }
     }
 
     fn enter_user(area: &'static RegArea, pc: u64, args: [u64; 6]) -> ! {
         context::set_user_pc_sp(area, pc, 0);
-        // SAFETY: 1. as above; 2. nothing on the kernel stack is used again but the arguments, which
+        // SAFETY: 1. the area lives forever and is 16-byte aligned; 2. nothing on the kernel stack is used again but the arguments, which
         // are read before the stack is left; 3. the CPU has saved segments of user mode there, the
         // address has just been made one, and the flags are set.
         unsafe { traps::enter_registers(area, &args) }

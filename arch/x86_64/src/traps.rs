@@ -219,7 +219,7 @@ pub fn init_machine() {
     let table = unsafe { &mut *TABLE.0.get() };
     for (v, entry) in table.iter_mut().enumerate() {
         let at = &raw const vector_stubs as u64 + v as u64 * 16;
-        // These may come on a broken stack, or when nobody expects them.
+        // These may come on a broken stack, or when no code expects them.
         let own_stack = matches!(v as u64, NMI | DOUBLE_FAULT | MACHINE_CHECK);
         let ist = if own_stack { FAULT_IST as u64 + 1 } else { 0 };
         // Present interrupt gate. Only breakpoints may be raised by the program itself.

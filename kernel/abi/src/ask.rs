@@ -1,7 +1,7 @@
 //! Requests of the launcher to init while a system runs, and init's answers.
 //!
 //! Two pages of the CXL pool, one line of words each: the launcher alone writes the first, init alone
-//! the second. There is one request at a time; whoever else wants something asks the launcher.
+//! the second. There is one request at a time; all other programs ask the launcher.
 //!
 //! ```text
 //!   launcher                                     init, on the node where it leads
@@ -28,7 +28,7 @@
 //!
 //! | who has died | then |
 //! |---|---|
-//! | the node where init leads | whoever leads next looks at the request line first: a request without an answer is carried out then, perhaps for the second time, which changes nothing the second time |
+//! | the node where init leads | the next leader looks at the request line first: a request without an answer is carried out then, perhaps for the second time, which changes nothing the second time |
 //! | the launcher | all machines end |
 
 use crate::emulation::PAGE_WORDS;

@@ -27,7 +27,7 @@
 //! | addresses | what | mapped |
 //! |---|---|---|
 //! | [`other_text`]`(isa, va)` | text and constants of an ISA, for the others to read | by init, when a thread of the program is first asked to move |
-//! | [`page`]`(n)` | [`Page`] of thread `n` of the program, all of them | as above |
+//! | [`page`]`(n)` | [`Page`] of thread `n` of the program, all of them | by init, when a thread of the program is first asked to move |
 //! | [`stack`]`(n)` | stack of what interprets it, the same on every ISA | when touched |
 //!
 //! ```text

@@ -35,7 +35,7 @@ pub fn at_end<P: Platform>(node: &'static Node) {
             NodeState::Joining | NodeState::Live | NodeState::Suspect
         )
     };
-    // Every node that leaves asks itself; the one that nobody lower is beside does it. That one waits for
+    // Every node that leaves asks itself; the node with the lowest number does it. That one waits for
     // those above it, so no two do.
     if node.all().any(|n| n < node.id() && there(n)) {
         return;
@@ -52,7 +52,7 @@ pub fn at_end<P: Platform>(node: &'static Node) {
             error!(P, "audit: {fault}");
         }
     });
-    // No fault: whoever has a capability may still use it. But at the end of a run there should be little.
+    // No fault: the holder of a capability may still use it. But at the end of a run there should be little.
     if let Some(first) = sum.first_unreferenced {
         let word = KernelCtx::here::<P>()
             .frames()

@@ -16,9 +16,9 @@
 //! | what is found | says |
 //! |---|---|
 //! | [`Fault::References`] | the count of a block is not the number of references to it |
-//! | [`Fault::LeftBehind`] | something is in the middle of a change nobody is at |
+//! | [`Fault::LeftBehind`] | something is in the middle of a change that no CPU is making |
 //! | [`Fault::Wrong`] | a reference is to something it cannot be to |
-//! | [`Fault::Damaged`] | a word that nobody writes |
+//! | [`Fault::Damaged`] | a word that no code writes |
 //! | [`Fault::Orphan`] | a thread belongs to a node that is not there |
 //! | [`Fault::Waiting`] | endpoint and thread disagree about who waits |
 

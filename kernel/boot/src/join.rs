@@ -119,7 +119,7 @@ pub fn superblock<P: Platform>(node: &Node) -> Result<bool, JoinError> {
     let claim = format::FORMATTING | (node.id().index() as u64) << 8;
     let words = node.words;
     if words.exchange(&sb.format, format::EMPTY, claim) {
-        // Nobody else changes anything on these lines before all of it is there.
+        // No other node changes anything on these lines before all of it is there.
         words.write(&sb.magic, MAGIC);
         words.write(&sb.abi_version, ABI_VERSION as u64);
         words.write(&sb.layout_hash, layout_hash(node));
@@ -242,7 +242,7 @@ pub fn claim<P: Platform>(node: &Node, doorbell: u64) -> Result<u32, JoinError> 
     clock::wait_until::<P>(node.boot_limit(), || {
         let now = node.word_of(node.id());
         if now.state != NodeState::Vacant {
-            // Whoever would have to free the place may have left.
+            // The node that would have to free the place may have left.
             return ended(node).is_some();
         }
         let next = NodeWord {
@@ -259,7 +259,7 @@ pub fn claim<P: Platform>(node: &Node, doorbell: u64) -> Result<u32, JoinError> 
             state: node.word_of(node.id()).state,
         })
     })?;
-    // What an older incarnation's CPUs were doing is not what this one's are: nobody may take them
+    // What an older incarnation's CPUs were doing is not what this one's are: no CPU may take them
     // for started, nor send them anything before they are.
     for cpu in CpuId::first(MAX_CPUS) {
         let c = node.sb.cpu(node.id(), cpu);
@@ -292,7 +292,7 @@ pub fn live(node: &Node) {
 ///
 /// [`JoinError::NodesMissing`].
 pub fn wait_for_all<P: Platform>(node: &Node) -> Result<(), JoinError> {
-    // A node that has been there before has died since; nobody waits for its return.
+    // A node that has been there before has died since; no node waits for its return.
     let missing = || {
         node.all()
             .filter(|&n| {

@@ -92,7 +92,7 @@ pub fn run<P: Platform>(node: &Node) -> Report {
         overlaps,
         complete,
     };
-    // Nobody may go on (and perhaps end) before all have read the totals.
+    // No node may go on (and perhaps end) before all have read the totals.
     let _ = barrier::<P>(node, limit);
     report
 }

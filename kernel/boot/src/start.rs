@@ -236,7 +236,7 @@ fn map_page<P: Platform>(
     cx.words().writeback(pa, PAGE_SIZE);
     for &isa in isas {
         if perms.contains(Perms::EXECUTE) {
-            // Nobody has executed a frame that has never been used.
+            // No CPU has executed a frame that has never been used.
             let record = tables::record(cx.node.map, &cx.node.tables, pa).ok_or(Error::Corrupt)?;
             let nodes = cx.node.nodes_with(isa);
             cx.words().set_bits(&record.w1, nodes as u64);
@@ -334,7 +334,7 @@ fn furnish<P: Platform>(
         archive_len.div_ceil(PAGE_SIZE),
     );
     show::<P>(cx, space, on, ARCHIVE_BASE, archive, Perms::empty())?;
-    // What others ask, and what init answers: nobody else writes there.
+    // What others ask, and what init answers: no other program writes there.
     let requests = (ASK_OFFSET, ask::REQUEST_PAGES);
     show::<P>(cx, space, on, ASK_BASE, requests, Perms::empty())?;
     let answers = ASK_BASE + ask::REQUEST_PAGES * PAGE_SIZE;
@@ -472,7 +472,7 @@ fn make_objects<P: Platform>(
         endpoints: frames.object::<P>(cx, ObjectKind::Endpoints)?,
         time: frames.object::<P>(cx, ObjectKind::Time)?,
     };
-    cx.with_services(|s| cx.captbls().cons(o.root, 0, o.leaf, cx, s))?;
+    cx.captbls().cons(o.root, 0, o.leaf, cx, cx)?;
     let component: &'static Component = find(cx.node, o.component, Component::KIND)?;
     ops::component::set_parts(cx, component, o.root, o.space)?;
     let budgets: &'static Budgets = find(cx.node, o.time, Budgets::KIND)?;

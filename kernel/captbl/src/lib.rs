@@ -3,7 +3,7 @@
 //! A component's table is one root of 512 entries; an entry leads to a leaf of 64 slots; a slot is
 //! one cache line and holds one capability. A [`CapIndex`](dyad_abi::cap::CapIndex) is the index of
 //! the entry and that of the slot. Roots and leaves are frames, retyped by their owners; zeroed
-//! ones are empty. Whoever may change a node may do so on any machine, at the same time as others.
+//! ones are empty. A component with the right to change a node may do so on any machine, at the same time as others.
 //!
 //! ```text
 //! root entry   state:8 | 0:8 | epoch:48                                Empty: 0
@@ -60,7 +60,7 @@
 //! On incoherent machines a line is stored to by one node at a time, or changed by
 //! read-modify-writes only. Entries of roots and liveness frames are of the second kind. Headers
 //! are too, but the other words of a slot are stored to, by the owner of RESERVED or CLOSING,
-//! and written back before the CAS that hands the line on; nobody else changes any word of the line
+//! and written back before the CAS that hands the line on; no other CPU changes any word of the line
 //! meanwhile, not even a recoverer, which makes itself the owner first. So no write-back undoes
 //! anything.
 //!
@@ -69,8 +69,8 @@
 //! which drops the lines that [`Log`] has been told of.
 //!
 //! A leaf that has been taken out keeps its slots, ACTIVE ones as well: it may be hung in elsewhere
-//! at once, and copies of its lines are as good there. They must not survive the leaf. That is up to
-//! whoever gives the frame up: a leaf that is another one by its version is found through lines
+//! at once, and copies of its lines are as good there. They must not survive the leaf. The row that
+//! gives the frame up sees to that: a leaf with another version is found through lines
 //! that were dropped in the round its frame has waited for.
 //!
 //! # Recovery

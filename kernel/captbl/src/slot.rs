@@ -205,7 +205,7 @@ fn close(
     if !lacks!("slot::close::stamp") {
         line.set_stamp(stamp.get());
     }
-    // As above.
+    // Only a recovering node changes a slot that this node is emptying.
     change(line, closing, plain::FREE).map_err(|_| Refused::Lost)?;
     Ok(stamp)
 }

@@ -4,7 +4,7 @@
 //! | back end | where | write-back, invalidate |
 //! |---|---|---|
 //! | [`Coherent`] | kernels on machines with coherent caches | nothing; compiled away |
-//! | [`Incoherent`] | kernels on machines whose caches nobody keeps coherent | the CPU's instructions |
+//! | [`Incoherent`] | kernels on machines without coherent caches | the CPU's instructions |
 //! | `HostMem` (feature `host`) | host tests | nothing; sequentially consistent |
 //! | `stale::StaleMem` (feature `host`) | host tests of what is flushed | caches per node, as stale as can be |
 //! | `model::LoomMem` (feature `model`) | model checks | nothing; all interleavings, weak ordering |

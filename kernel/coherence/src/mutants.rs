@@ -12,7 +12,7 @@
 //! ```
 //!
 //! `flush/?` and `order/?` print the names of all places that the test comes to (with `--nocapture`).
-//! A name that no place has selects nothing, and the test passes: whoever selects mutants has to
+//! A name that no place has selects nothing, and the test passes: a test that selects mutants has to
 //! see it fail (`tests/mutants` does). Calls in test code (`tests/`) are no places.
 
 use core::fmt::{self, Debug};
@@ -101,9 +101,9 @@ fn enclosing(source: &str, line: u32, column: u32) -> Option<(&str, &str, usize)
         let code = line.trim_start();
         let start = code.find("fn ").filter(|_| !code.starts_with("//"))?;
         let qualifiers = code[..start].split_whitespace();
-        let known = ["const", "unsafe", "async"];
+        let allowed = ["const", "unsafe", "async"];
         (qualifiers.into_iter())
-            .all(|q| q.starts_with("pub") || known.contains(&q))
+            .all(|q| q.starts_with("pub") || allowed.contains(&q))
             .then_some(())?;
         Some(start + 3 + line.len() - code.len())
     };

@@ -22,7 +22,7 @@ use dyad_space::mapping::{Driver, FastRows, NotMapped, SpaceCtx, page, resolve_f
 const ENOUGH: u32 = 400;
 const PERMS: Perms = Perms::READ.union(Perms::WRITE).union(Perms::MAY_WRITE);
 
-/// Runs a test in which somebody interferes before step 0, 1, 2 ... until the test says that it
+/// Runs a test in which another CPU interferes before step 0, 1, 2 ... until the test says that it
 /// was over before. What has come out is collected.
 fn everywhere<T: Ord>(test: impl Fn(u32) -> (bool, T)) -> std::collections::BTreeSet<T> {
     let mut seen = std::collections::BTreeSet::new();
@@ -71,7 +71,7 @@ fn map(t: &SpaceCtx<'_>, isa: Isa, head: WeakRef, short: bool) -> bool {
         };
         let (block, pa) = known.page(head.frame.address(), 0);
         let perms = PERMS | Perms::USER;
-        return t.near().map(isa, VA, &block, pa, perms).is_some();
+        return t.fast().map(isa, VA, &block, pa, perms).is_some();
     }
     let (d, place, _) = at(t, isa);
     t.map(&d, &place, head, page(head.frame.address(), PERMS))
@@ -169,7 +169,7 @@ fn a_page_comes_or_its_table_goes() {
                 let c = cx(m);
                 let t = this(&c, space);
                 assert!(map(&t, isa, head, true));
-                t.near().unmap(isa, VA).unwrap().unwrap();
+                t.fast().unmap(isa, VA).unwrap().unwrap();
                 s.rounds();
                 let (done, act) = meanwhile((m, other), move || {
                     let c = cx(other);
@@ -255,7 +255,7 @@ fn a_fault_shows_nothing_where_a_page_has_just_been() {
         let c = cx(m);
         let t = this(&c, space);
         assert!(map(&t, isa, head, true) && map(&t, isa.other(), head, true));
-        t.near().unmap(isa, VA).unwrap().unwrap();
+        t.fast().unmap(isa, VA).unwrap().unwrap();
         for short in [true, false] {
             let shown = show(m, space, isa, short);
             assert!(!matches!(shown, Some(Ok(()))), "CPUs may hold the old page");

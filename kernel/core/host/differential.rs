@@ -22,11 +22,11 @@ use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Isa, NodeId};
 use dyad_captbl::{Contents, GuardRef, SlotPlace};
 use dyad_pgtbl::Perms;
+use dyad_random::SplitMix64;
 use dyad_retype::{Order, Use};
 use dyad_shm::PoolId;
 use dyad_shm::frame::WeakRef;
 use dyad_tier::size;
-use fastrand::Rng;
 
 use super::ktests::joined;
 use super::system::PAIR;
@@ -91,12 +91,17 @@ struct Scene {
     page_tables: Vec<u64>,
     free: Vec<u64>,
     thread: &'static Thread,
-    /// Runs when nobody else does: the CPU never sleeps.
+    /// Runs when no other thread does: the CPU never sleeps.
     root: WeakRef,
 }
 
 fn n(cap: CapIndex) -> u64 {
     cap.get().into()
+}
+
+/// A choice among `n`.
+fn below(rng: &mut SplitMix64, n: usize) -> usize {
+    rng.below(n as u64) as usize
 }
 
 impl Scene {
@@ -247,7 +252,7 @@ impl Scene {
         })
     }
 
-    fn any<'a>(&'a self, rng: &mut Rng) -> &'a [u64] {
+    fn any<'a>(&'a self, rng: &mut SplitMix64) -> &'a [u64] {
         let all = [
             &self.tables,
             &self.spaces,
@@ -262,28 +267,32 @@ impl Scene {
             &self.page_tables,
             &self.free,
         ];
-        all[rng.usize(..all.len())]
+        all[below(rng, all.len())]
     }
 
     /// An operation on a capability of a kind, with arguments that it mostly takes.
-    fn step(&self, rng: &mut Rng) -> Step {
-        let one = |rng: &mut Rng, of: &[u64]| of[rng.usize(..of.len())];
-        let va = |rng: &mut Rng| {
-            let base = BASES[rng.usize(..BASES.len())];
-            base + rng.u64(..PAGES) * PAGE_SIZE
+    fn step(&self, rng: &mut SplitMix64) -> Step {
+        let one = |rng: &mut SplitMix64, of: &[u64]| of[below(rng, of.len())];
+        let va = |rng: &mut SplitMix64| {
+            let base = BASES[below(rng, BASES.len())];
+            base + rng.below(PAGES) * PAGE_SIZE
         };
-        let at = |rng: &mut Rng| {
-            let isa = if rng.bool() {
+        let at = |rng: &mut SplitMix64| {
+            let isa = if rng.below(2) == 0 {
                 Isa::X86_64
             } else {
                 Isa::Aarch64
             };
-            let level = if rng.u8(..8) == 0 { rng.u8(1..5) } else { 1 };
+            let level = if rng.below(8) == 0 {
+                1 + rng.below(4) as u8
+            } else {
+                1
+            };
             TableAt { isa, level }.bits()
         };
-        let slot = |rng: &mut Rng| match rng.u8(..3) {
+        let slot = |rng: &mut SplitMix64| match rng.below(3) {
             0 => one(rng, &self.free),
-            1 => rng.u64(..64),
+            1 => rng.below(64),
             _ => {
                 let of = self.any(rng);
                 one(rng, of)
@@ -291,30 +300,30 @@ impl Scene {
         };
         let call =
             |cap: u64, op: u32, a: [u64; 5]| Step::Call(call_word(CapIndex(cap as u32), op), a);
-        let table = |rng: &mut Rng| one(rng, &self.tables[..self.tables.len().min(3)]);
+        let table = |rng: &mut SplitMix64| one(rng, &self.tables[..self.tables.len().min(3)]);
         let space = self.spaces[0];
-        match rng.u8(..100) {
+        match rng.below(100) {
             0..14 => {
                 let (t, v, f) = (at(rng), va(rng), one(rng, &self.frames));
-                let first = rng.u64(..4).saturating_sub(1);
-                let how = [0, MAP_WRITE, MAP_WRITE, 2, 5][rng.usize(..5)];
+                let first = rng.below(4).saturating_sub(1);
+                let how = [0, MAP_WRITE, MAP_WRITE, 2, 5][below(rng, 5)];
                 call(space, SpaceOp::Map as u32, [t, v, f, first, how])
             }
             14..24 => call(space, SpaceOp::Unmap as u32, [at(rng), va(rng), 0, 0, 0]),
             24..28 => {
-                let a = [at(rng), va(rng), rng.u64(..4), 0, 0];
+                let a = [at(rng), va(rng), rng.below(4), 0, 0];
                 call(space, SpaceOp::Protect as u32, a)
             }
             28..44 => {
                 let kind = [FaultKind::Read, FaultKind::Write, FaultKind::Execute];
-                Step::Fault(va(rng), kind[rng.usize(..3)])
+                Step::Fault(va(rng), kind[below(rng, 3)])
             }
             44..54 => {
                 let (t, to) = (table(rng), slot(rng));
                 let of = self.any(rng);
                 let from = one(rng, of);
-                let rights = [u32::MAX, u32::MAX, 3, 0][rng.usize(..4)];
-                let part = if rng.u8(..6) == 0 { [0, 1] } else { [0, 0] };
+                let rights = [u32::MAX, u32::MAX, 3, 0][below(rng, 4)];
+                let part = if rng.below(6) == 0 { [0, 1] } else { [0, 0] };
                 let a = [to, from, rights.into(), part[0], part[1]];
                 call(t, CaptblOp::CopyIn as u32, a)
             }
@@ -325,13 +334,13 @@ impl Scene {
             ),
             60..72 => {
                 let m = one(rng, &self.memory);
-                let at = rng.u64(..RAW + 1);
-                match rng.u8(..8) {
-                    0..3 => call(m, MemoryOp::RetypeUser as u32, [at, rng.u64(..2), 0, 0, 0]),
+                let at = rng.below(RAW + 1);
+                match rng.below(8) {
+                    0..3 => call(m, MemoryOp::RetypeUser as u32, [at, rng.below(2), 0, 0, 0]),
                     3..5 => call(
                         m,
                         MemoryOp::RetypeKernel as u32,
-                        [at, rng.u64(..17), 0, 0, 0],
+                        [at, rng.below(17), 0, 0, 0],
                     ),
                     5 => call(m, MemoryOp::Inspect as u32, [at, 0, 0, 0, 0]),
                     _ => call(m, MemoryOp::RetypeUntyped as u32, [at, 0, 0, 0, 0]),
@@ -340,24 +349,24 @@ impl Scene {
             72..76 => call(one(rng, &self.send), SendOp::Send as u32, [0; 5]),
             76..80 => {
                 // Mostly what is there now.
-                let until = u64::from(rng.u8(..8) != 0);
-                let a = [20 + rng.u64(..4), until, 0, 0, 0];
-                let a = if rng.bool() {
+                let until = u64::from(rng.below(8) != 0);
+                let a = [20 + rng.below(4), until, 0, 0, 0];
+                let a = if rng.below(2) == 0 {
                     a
                 } else {
-                    [rng.u64(..3), 1, 0, 0, 0]
+                    [rng.below(3), 1, 0, 0, 0]
                 };
                 call(one(rng, &self.receive), ReceiveOp::Receive as u32, a)
             }
             80..82 => {
-                let a = [rng.u64(..5), 0, 0, 0, 0];
+                let a = [rng.below(5), 0, 0, 0, 0];
                 call(one(rng, &self.liveness), LivenessOp::Revoke as u32, a)
             }
             82..86 => Step::Call(
-                [self.sinvs[0], self.sinvs[1], 10][rng.usize(..3)],
+                [self.sinvs[0], self.sinvs[1], 10][below(rng, 3)],
                 [1, 2, 3, 4, 5],
             ),
-            86..90 => Step::Call(0, [rng.u64(..2), 6, 7, 8, 9]),
+            86..90 => Step::Call(0, [rng.below(2), 6, 7, 8, 9]),
             90..92 => Step::Round,
             92 => {
                 let op = [
@@ -366,7 +375,7 @@ impl Scene {
                     ThreadOp::Resume,
                     ThreadOp::Jump,
                 ];
-                call(one(rng, &self.threads), op[rng.usize(..4)] as u32, [0; 5])
+                call(one(rng, &self.threads), op[below(rng, 4)] as u32, [0; 5])
             }
             93 => {
                 let op = [
@@ -376,28 +385,28 @@ impl Scene {
                     SpaceOp::Link,
                 ];
                 let a = [at(rng), va(rng), one(rng, &self.page_tables), 0, 0];
-                call(space, op[rng.usize(..4)] as u32, a)
+                call(space, op[below(rng, 4)] as u32, a)
             }
             94 => {
                 let op = [ComponentOp::SetFaultHandler, ComponentOp::SetHome];
                 let a = [one(rng, &self.sinvs), 0, 0, 0, 0];
-                call(one(rng, &self.components), op[rng.usize(..2)] as u32, a)
+                call(one(rng, &self.components), op[below(rng, 2)] as u32, a)
             }
             _ => {
                 let of = self.any(rng);
                 let cap = one(rng, of);
-                let any = |rng: &mut Rng| match rng.u8(..5) {
-                    0 => rng.u64(..),
+                let any = |rng: &mut SplitMix64| match rng.below(5) {
+                    0 => rng.next(),
                     1 => slot(rng),
                     2 => va(rng),
-                    3 => 1 << rng.u8(..64),
-                    _ => rng.u64(..4),
+                    3 => 1 << rng.below(64),
+                    _ => rng.below(4),
                 };
                 let a = core::array::from_fn(|_| any(rng));
-                let op = match rng.u8(..10) {
+                let op = match rng.below(10) {
                     0 => INTROSPECT,
-                    1 => rng.u32(..64),
-                    _ => rng.u32(..15),
+                    1 => rng.below(64) as u32,
+                    _ => rng.below(15) as u32,
                 };
                 call(cap, op, a)
             }
@@ -448,7 +457,7 @@ impl Side<'_> {
         Some(outcome)
     }
 
-    /// The thread of the rig runs again, in its component, whatever has become of it; nobody else runs.
+    /// The thread of the rig runs again, in its component, whatever has become of it; no other thread runs.
     fn again(&self) {
         let (rig, t) = (self.rig, self.scene.thread);
         rig.stand_down();
@@ -538,7 +547,7 @@ fn in_step(a: &Side<'_>, b: &Side<'_>, seed: u64, each: bool) -> Result<(), Stri
     }
     // The paths look at the clock differently often.
     super::stop_time();
-    let mut rng = Rng::with_seed(seed);
+    let mut rng = SplitMix64(seed);
     for n in 0..STEPS {
         let step = a.scene.step(&mut rng);
         // Reports of faults have a budget by time, which all tests share.

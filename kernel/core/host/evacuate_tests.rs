@@ -187,7 +187,7 @@ fn a_page_that_one_table_has_moved_is_moved_in_the_other_one_too() {
         assert_eq!(step(&s, space, Step::Park, VA, 1), Ok((1, 1)));
         let c = cx(s.x());
         let t = this(&c, space);
-        // As if whoever moved it had died between the tables.
+        // As if the CPU that moved it had died between the tables.
         let d = t.driver(Isa::Aarch64).unwrap();
         let place = d.find(VA, Level::L1).unwrap();
         assert_eq!(step(&s, space, Step::Move, VA, 1), Ok((1, 1)));
@@ -300,8 +300,8 @@ fn steps_are_bounded_and_bad_arguments_refused() {
     assert_eq!(contents(&s, space, 5), [6; 64]);
 }
 
-/// Whoever gives a page back while it is parked, moved or shown again is in the way for a moment, and the
-/// other one for that one: neither is told that there is something wrong.
+/// A CPU that gives a page back while another one parks it, moves it or shows it again is in the way for a moment, and
+/// the reverse: neither operation reports that something is wrong.
 #[test]
 fn pages_that_go_meanwhile_are_no_error() {
     for what in [Step::Park, Step::Move, Step::Unpark] {

@@ -59,7 +59,7 @@ fn invocations<P: Platform>() {
         let (callee, _, _) = rig.other_component()?;
         let sinv = rig.sinv(callee, SERVICE, 0)?;
         let t = me(rig);
-        // The first way is the long one. Whoever leaves nothing behind finds nothing either.
+        // The first call takes the slow path. A caller that leaves nothing behind finds nothing either.
         for (round, [caller, uses]) in [[true, true], [true, true], [true, false], [false, true]]
             .into_iter()
             .enumerate()
@@ -106,7 +106,7 @@ fn other_calls<P: Platform>() {
             assert!(matches!(interrupt::<P>(m), Left::User(_)));
             assert_eq!(m.fp(), Some(7), "the interrupted thread goes on");
             m.call::<P>(t, op(cap, ThreadOp::Yield as u64), &[]);
-            assert_eq!(m.fp(), None, "somebody else runs");
+            assert_eq!(m.fp(), None, "another thread runs");
             dispatch::<P>(rig, m, second, 0);
             let before = if round == 0 { 0 } else { 9 };
             assert_eq!(swap::<P>(m, u, 9), before, "round {round}");
@@ -298,7 +298,7 @@ fn jumps(times: usize) -> usize {
                 0 => swap::<MockX86>(from, t, 7),
                 _ => swap::<MockA64>(from, t, 9),
             };
-            assert_eq!(before, 0, "round {round}: what somebody has left there");
+            assert_eq!(before, 0, "round {round}: what a thread has left there");
             let word = spin_handoff::activity_word(t);
             says(m).0.store(word, Ordering::Relaxed);
             let jump = op(cap, ThreadOp::Jump as u64);
@@ -315,7 +315,7 @@ fn jumps(times: usize) -> usize {
                 "round {round}: {:?}",
                 result::<MockA64>(t)
             );
-            assert_eq!(from.fp(), None, "round {round}: somebody else runs");
+            assert_eq!(from.fp(), None, "round {round}: another thread runs");
             m.enter();
             let local = m.local();
             if local.thread.get().is_some() {

@@ -53,7 +53,7 @@ fn set(m: Machine, frame: FrameRef, word: FrameWord) {
     c.words().store(at, word.bits(), Ordering::Release);
 }
 
-/// What a frame may be when somebody wants to change it.
+/// What a frame may be when a row is to change it.
 fn states(s: &System) -> Vec<FrameRef> {
     let c = cx(s.x());
     let given_up = |used| {
@@ -182,7 +182,7 @@ fn frames_that_were_used_are_put_to_use_zeroed_and_once_everybody_has_been_quiet
     assert_eq!(retype(m, frame, Use::User), None, "it is used");
 }
 
-/// Who has executed a frame has to rewrite it before it executes it again, whoever uses it then.
+/// A node that has executed a frame has to rewrite it before it executes it again, whichever program uses it then.
 #[test]
 fn who_has_executed_a_frame_stays_noted() {
     let s = System::new(120);

@@ -1,4 +1,4 @@
-//! Threads at the moment at which their CPU gives them up: all of a thread is in its frame by then, nobody misses a thread
+//! Threads at the moment at which their CPU gives them up: all of a thread is in its frame by then, no CPU misses a thread
 //! that is handed over, and a message from an earlier life of a node takes nothing.
 
 // Outcomes of in-kernel tests carry their text.
@@ -187,7 +187,7 @@ fn is_found_whenever_the_peer_stops(
                         me_there.activity.load(Ordering::Relaxed) == spin_handoff::activity_word(t);
                     a.enter();
                     if looks {
-                        // It still spins: nobody has told it.
+                        // It still spins: no CPU has told it.
                         spins(me(ra), a, t, x);
                     } else {
                         interrupt::<MockA64>(a);

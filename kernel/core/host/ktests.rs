@@ -46,7 +46,7 @@ pub fn passes<P: Platform>(outcome: Outcome) {
     }
 }
 
-/// Whoever published that it was quiet has no translations from before.
+/// A node that has published that it is quiet has no translations from before.
 #[test]
 fn rounds_drop_translations() {
     let w = World::new(&[Isa::X86_64], FRAMES);

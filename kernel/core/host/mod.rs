@@ -214,7 +214,7 @@ fn zeroed(len: u64) -> u64 {
     let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(i) = free.iter().position(|&(l, _)| l == len) {
         let (_, at) = free.swap_remove(i);
-        // SAFETY: 1. of that size, and nobody's: the world that had it is gone.
+        // SAFETY: 1. of that size, and unused: the world that had it is gone.
         #[allow(unsafe_code)]
         unsafe {
             core::ptr::with_exposed_provenance_mut::<u8>(at as usize).write_bytes(0, len as usize);

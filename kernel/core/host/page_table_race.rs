@@ -56,7 +56,7 @@ impl Gate {
     }
 }
 
-/// Says so if whoever has it fails.
+/// Marks the gate as failed if the thread that has this value panics.
 struct Tells<'a>(&'a Gate);
 
 impl Drop for Tells<'_> {

@@ -134,13 +134,13 @@ impl Scene {
 
     /// Has the CPU remember what its fast paths use.
     fn learn(&self) {
-        assert!(self.near().spot(Isa::X86_64, MAPPED).is_some());
-        assert!(self.near().block(self.mapped.frame.address()).is_some());
+        assert!(self.fast().pte(Isa::X86_64, MAPPED).is_some());
+        assert!(self.fast().block(self.mapped.frame.address()).is_some());
         assert!(leaf::slot(self.k.local, self.root.bits(), true, FREE.into()).is_some());
         assert!(capcache::page::region(self.k.local, self.space.bits(), VA).is_some());
     }
 
-    fn near(&self) -> FastSpace {
+    fn fast(&self) -> FastSpace {
         FastSpace {
             local: self.k.local,
             object: self.space.bits(),
@@ -151,7 +151,7 @@ impl Scene {
         let cap = frame_cap(self.user, 1);
         let cached = CachedCap::of_block(&self.k, &cap)?;
         let (block, pa) = cached.page(self.user.frame.address(), 0);
-        self.near()
+        self.fast()
             .map(Isa::X86_64, MAPPED + PAGE_SIZE, &block, pa, PERMS)
     }
 
@@ -227,11 +227,11 @@ const ACTS: &[(&str, Act)] = &[
     ("give the component up", |s| s.give_up(s.component)),
     ("hang a leaf in", |s| {
         let k = &s.k;
-        let _ = k.with_services(|v| k.captbls().cons(s.root, 1, s.spare, k, v));
+        let _ = k.captbls().cons(s.root, 1, s.spare, k, k);
     }),
     ("take a leaf out", |s| {
         let k = &s.k;
-        let _ = k.with_services(|v| k.captbls().decons(s.root, 0, k, v));
+        let _ = k.captbls().decons(s.root, 0, k, k);
     }),
     ("give the root up", |s| s.give_up(s.root)),
     ("give the leaf up", |s| s.give_up(s.leaf)),
@@ -239,7 +239,7 @@ const ACTS: &[(&str, Act)] = &[
     ("activate", |s| s.activate(FREE)),
     ("deactivate", |s| {
         let k = &s.k;
-        let _ = k.with_services(|v| k.captbls().slot_deactivate(s.slot(TAKEN), None, v));
+        let _ = k.captbls().slot_deactivate(s.slot(TAKEN), None, k);
     }),
     ("fault", |s| s.fault(1)),
     ("fault where there is a page", |s| s.fault(0)),
@@ -295,10 +295,10 @@ const ACTS: &[(&str, Act)] = &[
         let _ = s.map_fast();
     }),
     ("unmap by the fast path", |s| {
-        let _ = s.near().unmap(Isa::X86_64, MAPPED);
+        let _ = s.fast().unmap(Isa::X86_64, MAPPED);
     }),
     ("protect by the fast path", |s| {
-        let _ = s.near().protect(Isa::X86_64, MAPPED, false);
+        let _ = s.fast().protect(Isa::X86_64, MAPPED, false);
     }),
     ("activate by the fast path", |s| {
         let what = Filling::of(&s.contents());

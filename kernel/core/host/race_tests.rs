@@ -166,7 +166,7 @@ fn threads_stopped_while_they_begin_to_wait_are_at_no_endpoint() {
         if owner(rig, t) == State::Stopped {
             assert_eq!(ends.line(rig).waiter.load(Ordering::Relaxed), 0);
             assert!(to_untyped(&rig.k, object.frame).is_ok());
-            // Nobody is found there, whatever the frame is now.
+            // No thread is found there, whatever the frame is now.
             assert!(rig.k.local.thread.get().is_some());
         } else {
             assert_eq!(owner(rig, t), State::Blocked);
@@ -274,7 +274,7 @@ fn a_thread_found_waiting_is_woken_from_that_wait_only() {
             // It sleeps, and is woken: this has found it asleep.
             Some(waiter) if asleep => {
                 let woken = dispatch::wake::<MockX86>(&k, waiter, Woken::Ready);
-                assert_eq!(woken, Ok(()), "nobody else wakes it");
+                assert_eq!(woken, Ok(()), "no other CPU wakes it");
             }
             Some(waiter) => {
                 assert_eq!(owner(rig, t), State::Running, "it has seen that it is off");
@@ -392,7 +392,7 @@ fn threads_that_two_configure_are_what_one_of_them_has_said() {
             (Ok(_), Some(Ok(_))) => assert!(is(0x4100_0000) || is(0x4200_0000)),
             (Ok(_), _) => assert!(is(0x4100_0000), "{other:?}"),
             (Err(_), Some(Ok(_))) => assert!(is(0x4200_0000)),
-            (Err(mine), other) => panic!("nobody may: {mine:?} {other:?}"),
+            (Err(mine), other) => panic!("neither may: {mine:?} {other:?}"),
         }
         assert_eq!(owner(rig, t), State::Stopped);
         came
@@ -600,7 +600,7 @@ fn regions_that_are_added_at_the_same_time_do_not_overlap() {
 }
 
 /// The start word of a region that is just being added is no start address to take it away by: its slot
-/// stays in use, and nobody else gets it.
+/// stays in use, and no other region gets it.
 #[test]
 fn a_region_that_is_being_added_is_not_taken_away() {
     const START: u64 = 0x5000_0000;
@@ -648,7 +648,7 @@ fn a_component_configured_while_it_is_given_up_keeps_or_loses_its_parts() {
     });
 }
 
-/// A table that is taken out while a fault pins it goes back to the supply, whoever lets go of it
+/// A table that is taken out while a fault pins it goes back to the supply, whichever of the two lets go of it
 /// last. `Unlink` looks at the pins twice, so it is done in two parts: both between steps of the
 /// fault.
 #[test]

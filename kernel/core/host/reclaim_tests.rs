@@ -24,7 +24,7 @@ const TOUCHED: u64 = 37;
 /// Empty entries that are looked at besides: of one table of the lowest level, and of one above it.
 const HOLES: u64 = 1024;
 
-/// Reclaims the whole region, which is of a size that nobody could look at page by page. Returns how
+/// Reclaims the whole region, which is too large to be looked at page by page. Returns how
 /// many calls it took.
 fn reclaim_all(t: &SpaceCtx<'_>) -> u64 {
     let pages = 1 << 18;

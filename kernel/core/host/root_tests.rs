@@ -1,4 +1,4 @@
-//! Root threads: the thread that a CPU runs when nobody else does, comes, waits, goes away and is
+//! Root threads: the thread that a CPU runs when no other thread does, comes, waits, goes away and is
 //! replaced.
 
 // Outcomes of in-kernel tests carry their text.
@@ -24,7 +24,7 @@ fn cpus_without_a_thread_sleep_and_take_their_root_thread() {
     });
 }
 
-/// A CPU whose root thread is ready elsewhere has nobody to run, and must not stay awake for it.
+/// A CPU whose root thread is ready elsewhere has no thread to run, and must not stay awake for it.
 #[test]
 fn cpus_sleep_while_their_root_thread_is_elsewhere() {
     solo::<MockX86>(|rig, m| {
@@ -46,7 +46,7 @@ fn cpus_sleep_while_their_root_thread_is_elsewhere() {
     });
 }
 
-/// A thread that gives its own CPU to another goes on until it waits; then it is nobody's root.
+/// A thread that gives its own CPU to another goes on until it waits; then it is the root thread of no CPU.
 #[test]
 fn root_threads_that_are_replaced_give_way_when_they_wait() {
     solo::<MockX86>(|rig, m| {

@@ -90,7 +90,7 @@ fn pages_come_and_go_in_the_tables_of_both_isas_from_either_node() {
             assert_eq!((s.refs(user), s.refs(tables[2])), (0, 1));
             assert_eq!(translate(&t, isa, VA), Err(Error::BadAddress));
             assert_eq!(unmap(&t, isa, VA), Err(Error::BadAddress));
-            // Another translation must wait until nobody can hold the old one.
+            // Another translation must wait until no CPU can hold the old one.
             assert_eq!(
                 map_as(m, space, l1(isa), VA, (&frame, 0), 0),
                 Err(Error::Again)
@@ -494,7 +494,7 @@ fn a_shootdown_is_over_when_every_cpu_that_is_awake_has_dropped_its_tlb() {
 }
 
 /// Requests without end, of the same space or of another one, cost another CPU one flush each time that it
-/// looks, and are refused to nobody; a ticket is done once that CPU has looked twice.
+/// looks, and are never refused; a ticket is done once that CPU has looked twice.
 #[test]
 fn shootdowns_that_are_asked_for_without_end_hold_up_no_other() {
     let s = System::new(200);

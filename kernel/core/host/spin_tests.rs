@@ -100,7 +100,7 @@ fn refused(awaited: bool, meanwhile: impl FnOnce(Machine, Machine) + Copy + 'sta
         // Either senders ring, or the timer interrupts the thread at once.
         let word = me.activity.load(Ordering::Relaxed);
         if me.pending.load(Ordering::Relaxed) == 0 {
-            assert_eq!(word, activity::USER, "nobody would ring");
+            assert_eq!(word, activity::USER, "no CPU would ring");
         } else {
             let at = cx.local.timer_at.get();
             assert!(

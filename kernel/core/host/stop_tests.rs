@@ -270,7 +270,7 @@ fn a_stop_ends_the_waiting_of_a_service() {
         assert_eq!(state(m, t), Some(State::Blocked));
         assert_eq!(stop::<MockX86>(rig, m, cap), PENDING);
         assert_eq!(state(m, t), Some(State::Ready));
-        // Nobody finds it at its endpoint.
+        // No sender finds it at its endpoint.
         let to = rig.put(CapType::Send, Rights::ALL, Some(object), [30, 0x55, 0])?;
         m.call::<MockX86>(me(rig), op(to, 1), &[]);
         assert_eq!(state(m, t), Some(State::Ready));

@@ -68,7 +68,7 @@ fn gaps_belong_to_the_region_and_go_with_it() {
     let (s, space) = striped();
     let c = cx(s.x());
     let t = this(&c, space);
-    // Nobody else's region fits between the pieces.
+    // No other region fits between the pieces.
     let between = Region::new(START, PAGE_SIZE, KIND).unwrap();
     assert_eq!(
         t.space.add_region(c.words(), c.node.id(), between),

@@ -30,20 +30,20 @@ fn map(m: Machine, space: WeakRef, isa: Isa, page: u64, frame: &Operand, n: u64)
     let c = cx(m);
     let known = CachedCap::of_block(&c, frame)?;
     let (block, pa) = known.page(frame.object.unwrap().frame.address(), n);
-    let near = this(&c, space).near();
-    near.map(isa, VA + page * PAGE_SIZE, &block, pa, RW)
+    let fast = this(&c, space).fast();
+    fast.map(isa, VA + page * PAGE_SIZE, &block, pa, RW)
 }
 
 fn unmap(m: Machine, space: WeakRef, isa: Isa, page: u64) -> Option<()> {
     let c = cx(m);
-    let done = this(&c, space).near().unmap(isa, VA + page * PAGE_SIZE);
+    let done = this(&c, space).fast().unmap(isa, VA + page * PAGE_SIZE);
     done.map(|r| assert!(r.is_ok()))
 }
 
 fn protect(m: Machine, space: WeakRef, isa: Isa, page: u64, write: bool) -> Option<()> {
     let c = cx(m);
     this(&c, space)
-        .near()
+        .fast()
         .protect(isa, VA + page * PAGE_SIZE, write)
         .map(|_| ())
 }

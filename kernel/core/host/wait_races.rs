@@ -19,7 +19,7 @@ use dyad_object::follow;
 use dyad_object::thread::State;
 
 /// `Stop` takes the thread off its endpoint at its end: if the thread waits there again by then, it is not left asleep
-/// where nobody finds it.
+/// where no sender finds it.
 #[test]
 fn threads_that_wait_again_while_they_are_stopped_are_found_or_woken() {
     let again = Rc::new(Cell::new(0));

@@ -297,7 +297,7 @@ fn user_mode_cannot_see_the_host_s_time(cx: &TestCtx<'_>) -> Outcome {
     })
 }
 
-/// The clock's pages are the system's: nobody is given their frames.
+/// The clock's pages are the system's: no program is given their frames.
 #[ktest]
 fn pages_of_the_clock_are_nobody_s(cx: &TestCtx<'_>) -> Outcome {
     let usable = tables::Layout::of(&cx.node.params, dyad_shm::PoolId::Cxl).usable;

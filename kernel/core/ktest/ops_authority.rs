@@ -174,7 +174,7 @@ fn an_id_belongs_to_one_live_thread(cx: &TestCtx<'_>) -> Outcome {
         gives!(configure(a, free + 2), Ok(0));
         gives!(configure(b, free), Ok(0));
         gives!(ids::thread_with(cx.node, free + 1), None);
-        // Whoever gives its frame up gives its id up.
+        // To give a thread's frame up gives its id up.
         crate::syscall::ops::memory::to_untyped(&rig.k, object_a.frame)?;
         gives!(ids::thread_with(cx.node, free + 2), None);
         gives!(configure(b, free + 2), Ok(0));

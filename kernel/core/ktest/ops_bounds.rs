@@ -239,7 +239,8 @@ fn indices_1024_apart_are_each_a_slot_of_their_own(cx: &TestCtx<'_>) -> Outcome 
         rig.hang(LEAVES_APART / LEAF_SLOTS + 1, far)?;
         let near = rig.object(ObjectKind::CaptblLeaf)?;
         let k = &rig.k;
-        k.with_services(|s| k.captbls().cons(other, 1, near, k, s))
+        k.captbls()
+            .cons(other, 1, near, k, k)
             .map_err(Error::from)?;
         let tables = [
             rig.table()?,

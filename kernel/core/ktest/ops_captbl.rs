@@ -207,7 +207,7 @@ fn leaves_hang_into_roots_and_come_out(cx: &TestCtx<'_>) -> Outcome {
         ensure!(rig.sys(table, DECONS, &[5])? != 0, "no stamp");
         gives!(told(rig, at).err(), Some(Error::NoCap));
         gives!(rig.sys(table, CONS, &[5, n(leaf)]), Err(Error::Again));
-        // Elsewhere it can hang at once: nobody has looked there.
+        // Elsewhere it can hang at once: no CPU has looked there.
         gives!(rig.sys(table, CONS, &[6, n(leaf)]), Ok(0));
         gives!(told(rig, CapIndex(6 * 64 + 7))?.kind, CapType::Captbl);
         Ok(None)

@@ -423,7 +423,7 @@ fn threads_that_the_handler_ends_are_out_of_its_component(cx: &TestCtx<'_>) -> O
         let ended = cx.machine.leave(&rig.k, [1, 0, 0, 0])?;
         gives!(ended, crate::syscall::invoke::Returned::Switched);
         gives!(rig.state(rig.thread), Some(State::Stopped));
-        ensure!(rig.k.local.thread.get().is_none(), "somebody runs");
+        ensure!(rig.k.local.thread.get().is_none(), "a thread runs");
         gives!(t.component.load(Ordering::Relaxed), rig.component.bits());
         gives!(t.depth.load(Ordering::Relaxed), 0);
         let area = t.regs(cx.machine.isa());

@@ -237,7 +237,7 @@ fn messages_wake_who_waits_and_tell_the_scheduler(cx: &TestCtx<'_>) -> Outcome {
     })
 }
 
-/// The same by a capability that this CPU remembers, which goes a shorter way if nobody waits.
+/// A capability that this CPU has cached sends on the fast path if no thread waits, with the same outcome.
 #[ktest(ops)]
 fn known_sending_ends_wake_who_waits(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
@@ -305,7 +305,7 @@ fn messages_to_a_more_urgent_thread_switch_to_it(cx: &TestCtx<'_>) -> Outcome {
     })
 }
 
-/// A thread that somebody has stopped, and that waits elsewhere by now, may still be found where it
+/// A thread that was stopped, and that waits elsewhere by now, may still be found where it
 /// was: it is woken, but what has come there is not its own.
 #[ktest(ops)]
 fn messages_stay_for_those_who_wait_there(cx: &TestCtx<'_>) -> Outcome {
@@ -384,7 +384,7 @@ fn who_does_not_wait_after_all_goes_on_paying(cx: &TestCtx<'_>) -> Outcome {
     })
 }
 
-/// A receiver whose scheduler is gone waits all the same, and whoever sent to it goes on.
+/// A receiver whose scheduler is gone waits all the same, and the sender goes on.
 #[ktest(ops)]
 fn senders_go_on_when_a_receiver_without_a_scheduler_waits(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {

@@ -1,4 +1,4 @@
-//! Guarded capabilities: what is made of them dies with them, and nobody keeps what they refer to.
+//! Guarded capabilities: what is made of them dies with them, and no slot keeps what they refer to.
 
 use dyad_abi::Error;
 use dyad_abi::cap::{

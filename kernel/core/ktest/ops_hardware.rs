@@ -257,7 +257,7 @@ fn quiesced_is_asked_about_stamps(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let h = hardware(rig, cx.node.id())?;
         let now = rig.k.epochs().now().get();
-        // Nobody has published an epoch that is to come.
+        // No node has published an epoch that is to come.
         gives!(rig.sys(h, QUIESCED, &[now]), Ok(0));
         gives!(rig.sys(h, QUIESCED, &[u64::MAX]), Err(Error::BadArgument));
         gives!(rig.sys(h, TLB, &[]), Ok(0));

@@ -293,7 +293,7 @@ fn frames_of_the_system_are_beyond_any_capability(cx: &TestCtx<'_>) -> Outcome {
         let table = rig.table()?;
         for pool in [PoolId::Cxl, PoolId::Local(cx.node.id())] {
             let first = FrameRef::of(pool.base()).ok_or(Error::BadArgument)?;
-            // Nobody has such a capability; the frame table does not let it do anything.
+            // No component has such a capability; the frame table does not let it do anything.
             let m = rig.memory(first, 1, Rights::ALL)?;
             gives!(rig.sys(m, USER, &[0, 0]), Err(Error::Denied));
             gives!(rig.sys(m, KERNEL, &[0, 0]), Err(Error::Denied));
@@ -372,7 +372,7 @@ fn blocks_that_nobody_has_used_are_large_also_after_splits(cx: &TestCtx<'_>) -> 
             ensure!(rig.sys(m, UNTYPED, &[0]).is_ok(), "not given up");
             return Ok(None);
         }
-        fail(format_args!("no block is left that nobody has used"))
+        fail(format_args!("no unused block is left"))
     })
 }
 

@@ -227,7 +227,7 @@ fn loading_is_refused_where_a_thread_could_not_go_on(cx: &TestCtx<'_>) -> Outcom
         rig.as_thread(rig.thread)?.depth.store(1, RELAXED);
         gives!(with(0, isa as u64), Err(Error::TooDeep));
         rig.as_thread(rig.thread)?.depth.store(0, RELAXED);
-        // Nobody would schedule it there.
+        // It has no scheduler there.
         write(rig, pa, &marked(cx.node.isa(cx.next())));
         let there = cx.next().index() as u64;
         gives!(load(MEMORY, there), Err(Error::NotReady));

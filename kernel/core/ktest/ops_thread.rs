@@ -200,7 +200,7 @@ fn chains_of_dispatchers_are_bounded(cx: &TestCtx<'_>) -> Outcome {
         let (t, object) = thread(rig, State::Ready)?;
         gives!(rig.call(t, DISPATCH, &[0, 0]), Err(Error::TooDeep));
         gives!(rig.state(object), Some(State::Ready));
-        ensure!(rig.runs(last), "somebody else runs");
+        ensure!(rig.runs(last), "another thread runs");
         Ok(None)
     })
 }
@@ -335,7 +335,7 @@ fn slices_end_with_those_of_the_dispatcher(cx: &TestCtx<'_>) -> Outcome {
         let (a, ta) = thread(rig, State::Ready)?;
         let (b, tb) = thread(rig, State::Ready)?;
         gives!(rig.call(a, DISPATCH, &[1, 0]), Ok(OpOutcome::Switched));
-        // It gives somebody else an hour.
+        // It gives another thread an hour.
         let hour = 3_600_000_000_000;
         gives!(rig.call(b, DISPATCH, &[hour, 0]), Ok(OpOutcome::Switched));
         let end = |t: WeakRef| {
@@ -390,7 +390,7 @@ fn migration_is_refused_where_it_cannot_be(cx: &TestCtx<'_>) -> Outcome {
         for bad in [count, 8, u64::MAX] {
             gives!(rig.call(me, MIGRATE, &[bad]), Err(Error::NoSuchNode));
         }
-        // Nobody would schedule it there.
+        // It has no scheduler there.
         let there = cx.next().index() as u64;
         gives!(rig.call(me, MIGRATE, &[there]), Err(Error::NotReady));
         rig.as_thread(rig.thread)?.depth.store(1, Ordering::Relaxed);
@@ -484,7 +484,7 @@ fn jumps_are_refused_where_they_cannot_be(cx: &TestCtx<'_>) -> Outcome {
             }
         }
         if there != here {
-            // Nobody would schedule it there.
+            // It has no scheduler there.
             gives!(
                 rig.call(me, JUMP, &[there, ENTRY, 16, 0, 0]),
                 Err(Error::NotReady)

@@ -151,7 +151,7 @@ fn known_ways_are_forgotten_in_rounds(cx: &TestCtx<'_>) -> Outcome {
     rig::with(cx, |rig| {
         let (callee, sinv) = known(rig)?;
         rig.round()?;
-        // As after a round in which all of it has been given to somebody else.
+        // As after a round in which all of it has been given to another component.
         let c: &Component = find(cx.node, callee, Component::KIND)?;
         let generation = c.generation.load(Ordering::Relaxed);
         let captbl = c.captbl.load(Ordering::Relaxed);

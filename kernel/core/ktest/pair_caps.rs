@@ -164,7 +164,7 @@ fn frames_given_up_are_used_again_after_rounds_of_all_nodes(cx: &TestCtx<'_>) ->
         let stamp = dyad_shm::frame::Epoch::new(stamp).ok_or(Error::Corrupt)?;
         let take = || rig.sys(m, MemoryOp::RetypeKernel as u32, &[0, 14]);
         let quiet = || cx.node.tables.quiesced(stamp);
-        // One node after the other; nobody's frame is reused before the last.
+        // One node after the other; no frame is reused before the last.
         for n in cx.node.all() {
             cx.meet()?;
             ensure!(!quiet(), "quiesced before node {n} has made a round");
@@ -230,7 +230,7 @@ fn one_node_wins_each_frame_that_all_want(cx: &TestCtx<'_>) -> Outcome {
                 match rig.sys(m, MemoryOp::RetypeKernel as u32, &[at, 15]) {
                     Ok(_) => won += 1,
                     Err(Error::Exists) => lost += 1,
-                    // Somebody splits just now, or takes it.
+                    // Another node is splitting the block, or takes it.
                     Err(Error::Again | Error::NotFound | Error::BadArgument) => continue,
                     Err(e) => return fail(format_args!("frame {at}: {e}")),
                 }
@@ -279,7 +279,7 @@ fn one_node_wins_each_slot_that_all_want(cx: &TestCtx<'_>) -> Outcome {
                 Err(Error::Exists | Error::Again) => {}
                 Err(e) => return fail(format_args!("slot {i}: {e}")),
             }
-            // Whoever has it: all of it is there, and of one node.
+            // Whichever node has filled it: all of it is there, and of one node.
             let found = rig.k.captbls().found(place.address());
             let Ok(found) = found else { continue };
             let c = rig.k.captbls().contents(&found).map_err(Error::from)?;
@@ -486,7 +486,7 @@ fn user_memory_of_other_pools_is_seen_when_retyped_there(cx: &TestCtx<'_>) -> Ou
         let theirs = shown(cx, 0, cx.next())?;
         let cap = rig.put(CapType::Frame, Rights::ALL, Some(theirs), [0, 1, 0])?;
         gives!(kind_of(rig, cap), Ok(CapType::Frame));
-        // What nobody has written is zero for everybody.
+        // What no node has written is zero on all nodes.
         let word = cx.node.map.word(theirs.frame.address());
         gives!(word.load(Ordering::Acquire), 0);
         cx.meet()?;

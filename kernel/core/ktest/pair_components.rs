@@ -42,7 +42,7 @@ fn has_new_table(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
     let mine = component(cx, rig.component)?;
     let root = WeakRef::from_bits(cx.node.words.read(&mine.captbl)).ok_or(Error::NotFound)?;
     gives!(now, root.frame.address());
-    ensure!(root != rig.root, "nobody has changed it");
+    ensure!(root != rig.root, "no node has changed it");
     set_parts(&rig.k, mine, rig.root, rig.space)?;
     rounds(rig)?;
     gives!(rig.k.local.captbl.get(), rig.root.frame.address());

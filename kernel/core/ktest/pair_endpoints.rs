@@ -113,7 +113,7 @@ fn messages_from_other_nodes_ring_the_schedulers_doorbell(cx: &TestCtx<'_>) -> O
         let mut late = 0;
         for trip in 0..TRIPS {
             wait_at(rig, t, object, 5, line)?;
-            // Its predecessor sends to somebody who waits.
+            // Its predecessor sends to a thread that waits.
             cx.meet()?;
             if first {
                 rig.call(to, SendOp::Send as u32, &[])?;
@@ -129,7 +129,7 @@ fn messages_from_other_nodes_ring_the_schedulers_doorbell(cx: &TestCtx<'_>) -> O
                 cx.machine.drain();
                 late += (cx.machine.clock_ns().wrapping_sub(asleep) > LATE_NS) as u64;
                 let stuck = cx.machine.clock_ns().wrapping_sub(start) > LIMIT;
-                ensure!(!stuck, "trip {trip}: nobody woke the scheduler");
+                ensure!(!stuck, "trip {trip}: no sender woke the scheduler");
             }
             if !first {
                 rig.call(to, SendOp::Send as u32, &[])?;
@@ -139,7 +139,7 @@ fn messages_from_other_nodes_ring_the_schedulers_doorbell(cx: &TestCtx<'_>) -> O
             let owner = thread.owner(rig.k.words()).ok_or(Error::Corrupt)?;
             ensure!(
                 thread.change(rig.k.words(), owner, owner.with(State::Blocked)),
-                "somebody has it"
+                "another CPU has it"
             );
         }
         let bells = cx.machine.interrupts().0 - before;
@@ -153,7 +153,7 @@ fn messages_from_other_nodes_ring_the_schedulers_doorbell(cx: &TestCtx<'_>) -> O
 }
 
 /// All nodes send to one endpoint, whose receiver waits, takes, and waits again. No bit may be
-/// lost, and nobody may wake a thread that does not wait.
+/// lost, and no sender may wake a thread that does not wait.
 #[ktest(pair)]
 fn no_message_is_lost_between_waiting_and_waking(cx: &TestCtx<'_>) -> Outcome {
     const TIMES: u64 = 1_500;
@@ -211,7 +211,7 @@ fn no_message_is_lost_between_waiting_and_waking(cx: &TestCtx<'_>) -> Outcome {
                 gives!(e.why, Woken::Ready);
                 let owner = thread.owner(rig.k.words()).ok_or(Error::Corrupt)?;
                 let back = thread.change(rig.k.words(), owner, owner.with(State::Running));
-                ensure!(back, "somebody has it");
+                ensure!(back, "another CPU has it");
             }
             let bits = line.take(cx.node);
             for n in cx.node.others() {

@@ -75,7 +75,7 @@ fn doorbell_storm(cx: &TestCtx<'_>) -> Outcome {
         progress |= from.load(Ordering::Relaxed) != before;
         if !progress {
             sleeps += 1;
-            // Nobody tells a sender that its ring has room again: look soon.
+            // A sender is not told that its ring has room again: look soon.
             sleep(cx, if sent == STORM { 50_000_000 } else { 300_000 });
         }
         ensure!(
@@ -135,7 +135,7 @@ fn sleepers_are_always_woken(cx: &TestCtx<'_>) -> Outcome {
     remark!("{timeouts} of {TRIPS} waits ended by the timer")
 }
 
-/// A ring that nobody empties takes its capacity and refuses more.
+/// A ring that no receiver empties takes its capacity and refuses more.
 #[ktest(pair)]
 fn full_rings_refuse_and_recover(cx: &TestCtx<'_>) -> Outcome {
     reset(cx)?;

@@ -122,7 +122,7 @@ impl<'a> Player<'a> {
     ) -> Result<(), Stop> {
         for pattern in list {
             for round in 0..=ROUNDS {
-                // Nobody has any of the lines.
+                // No cache has any of the lines.
                 self.caches.invalidate(self.shared_at, BYTES);
                 self.caches.invalidate(self.own_at, BYTES);
                 self.cx.meet()?;

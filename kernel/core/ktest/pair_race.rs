@@ -43,7 +43,7 @@ fn one_of_all_nodes_claims_a_word(cx: &TestCtx<'_>) -> Outcome {
     })
 }
 
-/// As above, but looks and stores instead of comparing and swapping.
+/// Nodes claim a word by a load and a store instead of a compare-and-swap: two of them can claim it at once.
 #[ktest(pair)]
 fn seeded_race_two_nodes_claim_a_word(cx: &TestCtx<'_>) -> Outcome {
     race(cx, |word, me| {

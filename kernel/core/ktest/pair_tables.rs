@@ -23,7 +23,7 @@ const BATCH: u64 = 8;
 /// How long others may be in the way.
 const PATIENCE_NS: u64 = 20_000_000_000;
 
-/// Tries again while somebody else is in the way.
+/// Tries again while another node is in the way.
 fn patiently(cx: &TestCtx<'_>, mut f: impl FnMut() -> dyad_abi::Result<()>) -> Result<(), Stop> {
     let mut done = Err(Error::Again);
     cx.wait_for(PATIENCE_NS, || {
@@ -161,7 +161,7 @@ fn race(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
         }
         cx.meet()?;
         if me == 0 {
-            // Whoever took the last pages away may have left a table to the other, and that one to it.
+            // The node that took the last pages away may have left a table to the other node, and the reverse.
             for base in (0..BATCH).map(|n| BASE + n * APART) {
                 for place in PLACES {
                     race.take(base + place)?;

@@ -66,7 +66,7 @@ fn take(rig: &Rig<'_>, t: WeakRef) -> Result<&'static Thread, Stop> {
         "it belongs to {owner:?}"
     );
     let mine = thread.change(rig.k.words(), owner, owner.with(State::Running));
-    ensure!(mine, "somebody has it");
+    ensure!(mine, "another CPU has it");
     rig.k.local.thread.set(Some(thread));
     Ok(thread)
 }

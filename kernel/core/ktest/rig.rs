@@ -1,7 +1,7 @@
 //! What tests of operations stand on: frames of this node's pool, and a component with a
 //! capability table and a thread that this CPU believes to run.
 //!
-//! Tests run in the kernel, before any program, and nobody else uses the pools. A quarter of this
+//! Tests run in the kernel, before any program, and no other code uses the pools. A quarter of this
 //! node's pool each is for single frames, for blocks, and for address spaces to take from:
 //!
 //! ```text
@@ -133,7 +133,7 @@ impl<'a> Rig<'a> {
     /// A leaf into an entry of the rig's table.
     pub fn hang(&self, index: u32, leaf: WeakRef) -> Result<()> {
         let k = &self.k;
-        Ok(k.with_services(|s| k.captbls().cons(self.root, index, leaf, k, s))?)
+        Ok(k.captbls().cons(self.root, index, leaf, k, k)?)
     }
 
     /// A thread object of a component, owned by this node in this state.
@@ -201,7 +201,7 @@ impl<'a> Rig<'a> {
         Ok(())
     }
 
-    /// A block that nobody uses, put to use; untyped if `used` is `None`.
+    /// An unused block, retyped; untyped if `used` is `None`.
     pub fn take(&self, order: Order, used: Option<Use>) -> Result<WeakRef> {
         // On machines, frames that the test before has given back wait for a round.
         static LAST: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
@@ -331,7 +331,7 @@ impl<'a> Rig<'a> {
         let root = self.object(ObjectKind::CaptblRoot)?;
         let leaf = self.object(ObjectKind::CaptblLeaf)?;
         let k = &self.k;
-        k.with_services(|s| k.captbls().cons(root, 0, leaf, k, s))?;
+        k.captbls().cons(root, 0, leaf, k, k)?;
         let c: &Component = find(self.cx.node, component, Component::KIND)?;
         ops::component::set_parts(k, c, root, self.space)?;
         Ok((component, root, leaf))
@@ -444,7 +444,7 @@ impl<'a> Rig<'a> {
             FrameType::Kernel(KernelKind::ADDRESS_SPACE) => super::spaces::dissolve(k, object),
             FrameType::Kernel(kind) if kind == kinds::of(ObjectKind::CaptblRoot).kernel => {
                 for i in 0..dyad_abi::cap::ROOT_ENTRIES {
-                    let _ = k.with_services(|s| k.captbls().decons(object, i, k, s));
+                    let _ = k.captbls().decons(object, i, k, k);
                 }
             }
             _ => {}

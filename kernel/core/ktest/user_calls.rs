@@ -181,7 +181,7 @@ pub(super) fn run<P: Platform>(pc: u64, sp: u64, tp: u64) {
     P::run_user(&AREA);
 }
 
-/// Frames at the end of this node's pool, which nobody else has while tests run; all zero again
+/// Frames at the end of this node's pool, which are in no other use while tests run; all zero again
 /// afterwards.
 struct Room<'a, 'c> {
     cx: &'a TestCtx<'c>,

@@ -1,5 +1,5 @@
-//! Floating-point registers of user mode, for real: nobody sees another's, or computes with
-//! another's control word; and what nobody takes away stays.
+//! Floating-point registers of user mode, for real: no thread sees another's, or computes with
+//! another's control word; and registers that no thread takes away stay.
 
 use core::sync::atomic::Ordering;
 
@@ -125,7 +125,7 @@ fn floating_point_registers_stay_in_other_calls(cx: &TestCtx<'_>) -> Outcome {
         let word = call_word(h, HardwareOp::Now as u32);
         let [before, after] = fp.run(rig, &probe, &[word], DATA);
         gives!((before, after), (fresh(rig), spoilt(rig)));
-        // They are the thread's, also when the CPU has run nobody in between.
+        // They are the thread's, also when the CPU has run no other thread in between.
         cx.machine.leave_space(&rig.k);
         cx.machine.enter_component(&rig.k, rig.component.bits())?;
         let [before, after] = fp.run(rig, &probe, &[word], DATA);

@@ -172,7 +172,7 @@ fn user_code_returns_four_words_to_its_caller(cx: &TestCtx<'_>) -> Outcome {
     })
 }
 
-/// The table is in a page that nobody has touched: the first load faults, the page comes, and it
+/// The table is in a page that has never been touched: the first load faults, the page comes, and it
 /// is all zeros.
 #[ktest]
 fn user_code_gets_pages_of_anonymous_regions_when_it_touches_them(cx: &TestCtx<'_>) -> Outcome {

@@ -2,11 +2,11 @@
 //!
 //! ```ignore
 //! #[ktest]            // runs on every node by itself
-//! fn name(cx: &KernelCtx<'_>) -> Outcome { .. }
+//! fn name(cx: &TestCtx<'_>) -> Outcome { .. }
 //! #[ktest(ops)]       // the same, and on the host machines of `cargo test`
-//! fn name(cx: &KernelCtx<'_>) -> Outcome { .. }
+//! fn name(cx: &TestCtx<'_>) -> Outcome { .. }
 //! #[ktest(pair)]      // runs on all nodes together
-//! fn name(cx: &KernelCtx<'_>) -> Outcome { .. }
+//! fn name(cx: &TestCtx<'_>) -> Outcome { .. }
 //! ```
 //! The attribute leaves the function as it is and adds an entry to the linker section `ktests`,
 //! from which the kernel runs tests by name and the host lists them. Functions must be in the

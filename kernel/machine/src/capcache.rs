@@ -424,11 +424,11 @@ pub fn enter_handler<P: Platform>(local: &CpuLocal) -> Option<Entry> {
 /// Whether this CPU has cached a component as one that may run on a node.
 #[inline(always)]
 pub fn may_run_at(local: &CpuLocal, object: u64, node: dyad_abi::NodeId) -> bool {
-    let view = local.cache.component(object);
+    let cached = local.cache.component(object);
     local.cache.fast()
         && object != 0
-        && view.is_valid(object)
-        && view.home.get() >> node.index() & 1 != 0
+        && cached.is_valid(object)
+        && cached.home.get() >> node.index() & 1 != 0
 }
 
 /// A component that a reference leads to: looked up once, for all later steps.
@@ -499,13 +499,13 @@ impl Callee {
         if !cx.local.cache.fast() {
             return;
         }
-        let view = cx.local.cache.component(opened.object);
-        view.target.object.set(0);
-        view.home.set(self.parts.home());
+        let cached = cx.local.cache.component(opened.object);
+        cached.target.object.set(0);
+        cached.home.set(self.parts.home());
         // A handler that changes all the time is not cached but looked up.
         let handler = self.parts.fault_entry(cx.words());
-        view.handler.set(handler.ok().flatten());
-        view.target.set(opened);
+        cached.handler.set(handler.ok().flatten());
+        cached.target.set(opened);
     }
 }
 
@@ -615,17 +615,17 @@ pub fn fill_sinv(
         value: found.header().bits(),
     };
     let index = index.get() as u64;
-    let view = cx.local.cache.sinv(index);
-    view.captbl.set(PhysAddr(0));
+    let cached = cx.local.cache.sinv(index);
+    cached.captbl.set(PhysAddr(0));
     // What the slot holds was read in between.
     if !(entry.same() && header.same()) || to.address >= USER_END {
         return;
     }
-    view.index.set(index);
-    view.entry.set(entry);
-    view.header.set(header);
-    view.target.set(opened);
-    view.address.set(to.address);
-    view.badge.set(to.badge);
-    view.captbl.set(cx.local.captbl.get());
+    cached.index.set(index);
+    cached.entry.set(entry);
+    cached.header.set(header);
+    cached.target.set(opened);
+    cached.address.set(to.address);
+    cached.badge.set(to.badge);
+    cached.captbl.set(cx.local.captbl.get());
 }

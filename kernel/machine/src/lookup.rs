@@ -29,12 +29,6 @@ impl KernelCtx {
         )
     }
 
-    /// Calls `f` with the services that rows of capability tables need.
-    #[inline]
-    pub fn with_services<R>(&self, f: impl FnOnce(&KernelCtx) -> R) -> R {
-        f(self)
-    }
-
     /// The capability of the running component at `index`, alive or not.
     ///
     /// # Errors
@@ -116,11 +110,11 @@ impl KernelCtx {
     /// [`Error::NoCap`], [`Error::WrongCap`], [`Error::Denied`], [`Error::Revoked`].
     #[inline]
     pub fn operand(&self, index: CapIndex, ty: CapType, rights: Rights) -> Result<Operand> {
-        if let Some(known) = capcache::capability(self.local, index)
-            && (known.ty() == ty || lacks!("lookup::operand::type"))
-            && (known.rights().contains(rights) || lacks!("lookup::operand::right"))
+        if let Some(cached) = capcache::capability(self.local, index)
+            && (cached.ty() == ty || lacks!("lookup::operand::type"))
+            && (cached.rights().contains(rights) || lacks!("lookup::operand::right"))
         {
-            return Ok(known.operand());
+            return Ok(cached.operand());
         }
         self.operand_slowpath(index, ty, rights)
     }

@@ -18,7 +18,7 @@ pub const MAX_PCS: usize = 16;
 pub struct Facts {
     /// Number of the thread.
     pub thread: u64,
-    /// What nobody has told of yet. `None` if the thread's fault handler has reported the fault.
+    /// What has not been reported yet. `None` if the thread's fault handler has reported the fault.
     pub untold: Option<Untold>,
     /// Return addresses, the program counter first.
     pub pcs: [u64; MAX_PCS],

@@ -70,7 +70,7 @@ pub trait Known {
 #[derive(Clone, Copy, Debug)]
 pub struct Plain<K> {
     /// The cached words of both.
-    pub known: K,
+    pub cached: K,
     /// The entry without the page.
     pub empty: u64,
     /// The entry with the page.
@@ -80,37 +80,37 @@ pub struct Plain<K> {
 impl<K: Known> Entry for Plain<K> {
     #[inline(always)]
     fn pin_table(&self) -> Result<(), Refused> {
-        self.known.table().pin()
+        self.cached.table().pin()
     }
 
     #[inline(always)]
     fn pin_frame(&self) -> Result<(), Refused> {
-        self.known.block().pin()
+        self.cached.block().pin()
     }
 
     #[inline(always)]
     fn unpin_table(&self) {
-        row::unpin(&self.known.table().word);
+        row::unpin(&self.cached.table().word);
     }
 
     #[inline(always)]
     fn unpin_frame(&self) {
-        row::unpin(&self.known.block().word);
+        row::unpin(&self.cached.block().word);
     }
 
     #[inline(always)]
     fn fence(&self) {
-        self.known.entry().fence();
+        self.cached.entry().fence();
     }
 
     #[inline(always)]
     fn is_linked(&self) -> bool {
-        self.known.above().load() == self.known.link()
+        self.cached.above().load() == self.cached.link()
     }
 
     #[inline(always)]
     fn may_unpin(&self) -> Result<(), Refused> {
-        match self.known.table().is_same() && self.known.block().is_same() {
+        match self.cached.table().is_same() && self.cached.block().is_same() {
             true => Ok(()),
             false => Err(Refused::Frozen),
         }
@@ -119,22 +119,25 @@ impl<K: Known> Entry for Plain<K> {
     /// The word was empty, and its stamp quiesced, when the caller looked.
     #[inline(always)]
     fn fill(&self, _: &impl EpochSource) -> Result<(), MapError> {
-        let done = self.known.entry().replace(self.empty, self.page);
+        let done = self.cached.entry().replace(self.empty, self.page);
         done.map(drop).map_err(|_| MapError::Contended)
     }
 
     #[inline(always)]
     fn close(&self) -> Result<(), MapError> {
-        let done = self.known.entry().replace(self.page, self.known.closing());
+        let done = self
+            .cached
+            .entry()
+            .replace(self.page, self.cached.closing());
         done.map(drop).map_err(|_| MapError::Contended)
     }
 
     #[inline(always)]
     fn empty(&self, stamp: Epoch) -> Result<(), MapError> {
-        let done = self
-            .known
-            .entry()
-            .replace(self.known.closing(), plain::empty(self.known.isa(), stamp));
+        let done = self.cached.entry().replace(
+            self.cached.closing(),
+            plain::empty(self.cached.isa(), stamp),
+        );
         done.map(drop).map_err(|_| MapError::Contended)
     }
 

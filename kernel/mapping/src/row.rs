@@ -111,7 +111,7 @@ pub fn copy(
     still: impl FnOnce() -> bool,
     services: &(impl EpochSource + Intents),
 ) -> Result<(), NotMapped> {
-    // Until the second look, whoever recovers this node must know of the entry.
+    // Until the second look, recovery of this node must know of the entry.
     begin(entry, intent, services)?;
     entry.fence();
     if still() || lacks!("row::copy::second-look") {
@@ -119,7 +119,7 @@ pub fn copy(
         return Ok(());
     }
     // The owner has unmapped the page, and may have looked here before it was there. This is part of the row: it is not
-    // refused if a recovery has begun meanwhile. Somebody else may have taken the page out.
+    // refused if a recovery has begun meanwhile. Another CPU may have taken the page out.
     let _ = take_out(entry, services);
     Err(NotMapped::Gone)
 }

@@ -93,7 +93,7 @@ impl<M: GlobalMem + ?Sized, A: Around> Entry for Walked<'_, '_, M, A> {
     #[inline]
     fn unpin_frame(&self) {
         if let Some(head) = self.head {
-            // As above.
+            // The caller has a reference to the frame, so the record is there.
             let _ = self.frames.unpin_head(head.frame);
         }
     }

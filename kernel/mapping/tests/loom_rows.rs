@@ -170,7 +170,7 @@ fn map_and_give_up(by: By) {
             let t = FrameTable::new(m, pools(), node(0));
             let (epochs, none) = (here(m), here(m));
             let up = t.to_untyped(weak(PAGE), Use::User, &epochs, &none, &none);
-            // And it is somebody else's.
+            // And it has another owner.
             up.map(|_| {
                 let next = FrameWord::from_bits(read(m, w0(PAGE))).unwrap();
                 let theirs = FrameWord { ty: USER, ..next };
@@ -180,7 +180,7 @@ fn map_and_give_up(by: By) {
     );
     assert!(
         !(mapped.is_ok() && up.is_ok()),
-        "a page of somebody else's is mapped"
+        "a page of another owner is mapped"
     );
     if up.is_ok() {
         assert_eq!((refs(&mem, TABLE), refs(&mem, PAGE)), (1, 0));
@@ -195,7 +195,7 @@ fn a_page_is_mapped_or_given_up() {
 }
 
 #[test]
-#[should_panic(expected = "a page of somebody else's is mapped")]
+#[should_panic(expected = "a page of another owner is mapped")]
 fn mutant_whatever_the_block_is_by_now() {
     explore(None, || {
         without!("plain::pin::version", map_and_give_up(By::FastPath))

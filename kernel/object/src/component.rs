@@ -194,7 +194,7 @@ impl Change<'_> {
 
     /// Ends the change. The CPU that makes the next change sees all words of this one.
     pub fn end(self) {
-        // Nobody takes the claim of a live node.
+        // No other CPU takes the claim of a live node.
         self.words.exchange(&self.component.changer, self.claim, 0);
     }
 }

@@ -133,7 +133,7 @@ impl Endpoints {
                 .iter()
                 .all(|l| words.exchange(&l.events, 0, closed(me)));
         words.fence();
-        // Whoever was taking a thread off when its list was closed is busy still, or has put the rest
+        // A CPU that was taking a thread off when its list was closed is busy still, or has put the rest
         // back.
         if closed && self.lines.iter().all(|l| words.read(&l.taken) == 0) {
             return Ok(());
@@ -261,7 +261,7 @@ impl Line {
         if list == 0 && linked(words.read(&self.events)).is_none() {
             return None;
         }
-        // One at a time: two would put different rests back. Whoever finds somebody else at it finds
+        // One at a time: two would put different rests back. A CPU that finds another one at it gets
         // nothing; what is left is there the next time.
         if list >= SPECIAL || !words.exchange(&self.taken, list, busy(node.id())) {
             return None;
@@ -269,8 +269,8 @@ impl Line {
         if list == 0 {
             list = self.take_events(node);
         }
-        // Whoever is on a list was a thread when it was put there, and its frame is not given up
-        // before it is taken off.
+        // The frame on a list was a thread when it was put there, and is not given up before it is taken
+        // off.
         let thread = linked(list).and_then(|f| node.map.get::<Thread>(f.address()));
         let (rest, why) = thread.map_or((0, 0), |t| {
             let rest = words.replace(&t.event_link, 0);

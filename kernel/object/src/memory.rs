@@ -245,7 +245,7 @@ impl GlobalMem for Words {
         Some(self.read(&words[index % 512]))
     }
 
-    // The first word says that the line is in use: it comes last, and whoever has read it, with
+    // The first word says that the line is in use: it comes last, and a reader of it, with
     // acquire, sees the others.
     #[inline]
     fn store_line(&self, line: PhysAddr, words: [u64; 4]) {

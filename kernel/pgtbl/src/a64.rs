@@ -187,7 +187,7 @@ const _: () = {
 /// Whether [`encode_leaf`] can have made a valid word that leads to no table.
 #[inline]
 fn is_leaf(raw: u64, level: Level) -> bool {
-    let known = ADDRESS
+    let defined = ADDRESS
         | VALID
         | ATTR_DEVICE
         | AP_EL0
@@ -208,7 +208,7 @@ fn is_leaf(raw: u64, level: Level) -> bool {
         UXN
     };
     let executable = raw & (PXN | UXN) != PXN | UXN;
-    (raw & !(known | page)) | misaligned == 0
+    (raw & !(defined | page)) | misaligned == 0
         && raw & (INNER_SHAREABLE | page | other_half) == INNER_SHAREABLE | page | other_half
         && level != Level::L4
         && !(executable && raw & (DBM | ATTR_DEVICE) != 0)

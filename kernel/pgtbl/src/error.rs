@@ -89,7 +89,7 @@ impl fmt::Display for MapError {
             MapError::NotQuiesced(epoch) => {
                 write!(f, "unmapped at epoch {}, not quiesced", epoch.get())
             }
-            MapError::Contended => f.write_str("changed by somebody else at the same time"),
+            MapError::Contended => f.write_str("changed by another CPU at the same time"),
             MapError::NoMemory => f.write_str("no frame for a page table"),
             MapError::BadAddress => f.write_str("no such virtual address"),
             MapError::Misaligned => f.write_str("virtual address not aligned to the page size"),

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! A leaf of 4 KiB can be *parked* while its contents are copied to another frame, and be unparked
-//! with that one: absent for hardware, a reference for whoever counts. It can be unmapped meanwhile.
+//! with that one: absent for hardware, a reference for a count of references. It can be unmapped meanwhile.
 //!
 //! ```text
 //!   Leaf(f) ──park──▶ Parked(f) ──every CPU has dropped its translations, copy──▶ unpark ──▶ Leaf(g)
@@ -25,7 +25,7 @@
 //!
 //! `Empty(s)`: unmapped since epoch `s`; another translation may be put there once every CPU that
 //! may hold the old one has flushed it, that is when `s` is quiesced. `Closing(n)`: node `n` is
-//! unmapping; if it dies, whoever recovers it finishes. Zero is `Empty(0)`: never used, free at
+//! unmapping; if it dies, its recovery finishes. Zero is `Empty(0)`: never used, free at
 //! once. Each state has exactly one encoding; any other word decodes as [`Pte::Other`], which
 //! nothing here overwrites.
 //!

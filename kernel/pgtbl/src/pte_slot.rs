@@ -293,7 +293,7 @@ impl<M: GlobalMem + ?Sized> RemoteCpu<'_, M> {
     #[inline]
     pub fn close(&self, place: &PteSlot, leaf: &Leaf, node: NodeId) -> Result<Leaf, MapError> {
         let closing = self.closing(node);
-        // Mostly nobody has touched it meanwhile.
+        // Mostly the entry has not changed meanwhile.
         if self.mem.cas(place.entry, place.raw, closing).is_ok() {
             return Ok(*leaf);
         }

@@ -67,7 +67,7 @@ impl Format for X86 {
         } else if level == Level::L1 || large {
             is_leaf(raw, level).then(|| Pte::Leaf(parse_leaf(raw, level)))
         } else {
-            // Hardware may set the accessed bit of a table that somebody else has made.
+            // Hardware may set the accessed bit of a table that another node has made.
             X86::table_in(raw).map(Pte::Table)
         };
         meaning.unwrap_or(Pte::Other(raw))
@@ -154,7 +154,7 @@ pub(crate) const fn keep_used(word: u64, raw: u64) -> u64 {
 /// Whether [`encode_leaf`] can have made a present word that leads to no table.
 #[inline]
 fn is_leaf(raw: u64, level: Level) -> bool {
-    let known = ADDRESS
+    let defined = ADDRESS
         | PRESENT
         | WRITABLE
         | USER
@@ -166,7 +166,7 @@ fn is_leaf(raw: u64, level: Level) -> bool {
         | NO_EXECUTE
         | ((level != Level::L1) as u64 * PAGE_SIZE_BIT);
     let misaligned = raw & ADDRESS & (level.size() - 1);
-    (raw & !known) | misaligned == 0
+    (raw & !defined) | misaligned == 0
         && level != Level::L4
         && (raw & NO_EXECUTE != 0 || raw & (WRITABLE | CACHE_DISABLE) == 0)
         && raw & (USER | GLOBAL) != USER | GLOBAL

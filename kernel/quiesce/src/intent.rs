@@ -3,7 +3,7 @@
 //!
 //! | step | order | otherwise |
 //! |---|---|---|
-//! | begin: operands, then the row (release), then write-back of the line | before the row's first CAS | nobody knows what to repair |
+//! | begin: operands, then the row (release), then write-back of the line | before the row's first CAS | recovery does not know what to repair |
 //! | clear: row = 0, released and written back | after the row's last change | a half-done row looks done |
 //! | read: the line at memory, row first (acquire) | after the machine of the CPU is gone | repairs what is not so |
 

@@ -47,14 +47,14 @@ impl Known {
 impl<M: GlobalMem> Quiescence<'_, M> {
     /// Checks a stamp like [`quiesced`](Quiescence::quiesced), and caches the result for this CPU.
     #[inline]
-    pub fn quiesced_or_known(&self, known: &Known, stamp: Epoch) -> bool {
-        known.covers(stamp) || self.find_out(known, stamp)
+    pub fn quiesced_or_known(&self, bound: &Known, stamp: Epoch) -> bool {
+        bound.covers(stamp) || self.find_out(bound, stamp)
     }
 
     #[cold]
-    fn find_out(&self, known: &Known, stamp: Epoch) -> bool {
-        known.0.set(self.quiet_below().get().max(known.0.get()));
-        known.covers(stamp) || self.quiesced(stamp).is_ok()
+    fn find_out(&self, bound: &Known, stamp: Epoch) -> bool {
+        bound.0.set(self.quiet_below().get().max(bound.0.get()));
+        bound.covers(stamp) || self.quiesced(stamp).is_ok()
     }
 
     /// An epoch such that every stamp below it is quiesced, now and whenever it is taken.

@@ -31,7 +31,7 @@
 //! | set | read | otherwise |
 //! |---|---|---|
 //! | logs: each writer adds its own before its first entry; none is ever taken away | after the fence of the new epoch, at memory | a stamp below e names what this round has not read |
-//! | CPUs awake, in the publication word | after all lines are dropped, before the request counts | a CPU that woke up meanwhile has fetched a line before it was dropped, and nobody waits for it |
+//! | CPUs awake, in the publication word | after all lines are dropped, before the request counts | a CPU that woke up meanwhile has fetched a line before it was dropped, and the round does not wait for it |
 //!
 //! *A log that comes later.* Let s < e be a stamp for something that CPU c has logged. c adds its log to the
 //! set, then writes the entry; both happen before the stamp, also if another CPU takes it. The fence of the
@@ -60,7 +60,7 @@
 //! # Idle CPUs
 //!
 //! A node whose CPUs all sleep publishes that it is always quiet. The publication word says which
-//! CPUs are awake, so that "the last one falls asleep" and "somebody woke up meanwhile" are
+//! CPUs are awake, so that "the last one falls asleep" and "a CPU woke up meanwhile" are
 //! decided by one CAS:
 //!
 //! ```text
@@ -71,7 +71,7 @@
 //!        └──────── recheck finds work: wake ───────────┘
 //! ```
 //!
-//! Nobody awake *is* the publication of MAX; the epoch field keeps what was published last. A CPU
+//! A word without awake CPUs *is* the publication of MAX; the epoch field keeps what was published last. A CPU
 //! that falls asleep takes LEAVING away, so that a flush done before it used shared memory does
 //! not count (the word would otherwise look unchanged to the CPU that leaves last). The last one
 //! drops everything its caches hold, not what logs name: a node that counts as quiet for ever may
@@ -97,7 +97,7 @@
 //! | fence before the last look for work | sleeps through work |
 //! | epoch, publications, states, claims, set of logs: read at memory | too early reuse, or none; two recoverers |
 //! | log: entry and head written through, in this order; both read at memory | stale lines after a round, or a full flush |
-//! | intent: written back before the row, its end written through; read at memory | repairs that nobody makes, or too many |
+//! | intent: written back before the row, its end written through; read at memory | repairs that are not made, or too many |
 //!
 //! The fence of `acknowledge` and the order of its two words stand in for each other. Requests and
 //! acknowledgements pass between CPUs of one node, whose caches are coherent; they are written

@@ -7,10 +7,10 @@
 //! | die: → DEAD | the launcher, when the machine is gone | kill before DEAD |
 //! | recover: claim; DEAD → RECOVERING; repair; publication cleared; VACANT; claim dropped | one CPU of the system | the claim is held throughout |
 //!
-//! There is one claim in the whole system, whoever has died, in one word of the superblock:
+//! There is one claim in the whole system, whichever node has died, in one word of the superblock:
 //!
 //! ```text
-//! recoverer   incarnation of the holder:32 | 0:8 | victim + 1:8 | cpu:8 | node + 1:8     (0: nobody)
+//! recoverer   incarnation of the holder:32 | 0:8 | victim + 1:8 | cpu:8 | node + 1:8     (0: no recoverer)
 //! ```
 //!
 //! Frozen frames do not say who has frozen them, and versions do not tell a late recoverer that the
@@ -214,7 +214,7 @@ impl<M: GlobalMem> Quiescence<'_, M> {
         if !self.holds(&claim) {
             return Err(Error::Contended);
         }
-        // Nobody is awake there. The epoch stays: it only ever grows.
+        // No CPU is awake there. The epoch stays: it only ever grows.
         let gone = Publication::LEAVING | 0xff;
         self.mem.and(self.published(victim), !gone);
         let done = self.move_on(victim, &[NodeState::Recovering], NodeState::Vacant);

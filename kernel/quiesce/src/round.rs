@@ -325,7 +325,7 @@ impl Round {
 
     /// Asks the CPUs that are awake to acknowledge: not before all lines are dropped, or a TLB that has
     /// been flushed refills from one. A CPU that is not awake now has dropped all it had, and begins anew
-    /// without those lines: nobody has to wait for it.
+    /// without those lines: the round need not wait for it.
     fn request<M: GlobalMem>(
         &mut self,
         q: &Quiescence<'_, M>,

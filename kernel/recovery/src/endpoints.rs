@@ -164,7 +164,7 @@ fn tell_elsewhere<P: Platform>(cx: &KernelCtx, dead: NodeId, (t, why): (&'static
     if let Some(why) = Woken::from_number(why)
         && owner.is_some_and(|o| o.node != dead)
     {
-        // Refused if the scheduler is gone: nobody wants to know.
+        // Refused if the scheduler is gone: there is no scheduler to tell.
         let _ = dispatch::tell_scheduler::<P>(cx, t, why);
     }
 }

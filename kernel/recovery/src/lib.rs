@@ -32,7 +32,7 @@
 //!   threads     each goes on where it can, or returns with an error, or stops; those of live nodes that
 //!               are blocked and wait nowhere are noted. In all spaces, region slots that the dead node
 //!               was changing are free again
-//!   settle      a round, so that nobody has an older owner of a thread in hand
+//!   settle      a round, so that no CPU has an older owner of a thread in hand
 //!   endpoints   schedulers' lists of the dead node's CPUs; waiters that do not wait
 //!   half_woken      what was noted and is so still is woken
 //!   lost        schedulers are told of threads that are on no list although they say so, and of all that
@@ -42,8 +42,8 @@
 //!
 //! # Why the count is right
 //!
-//! PROTOCOL.md has a round of all live nodes where this has *between*: a row records its intent
-//! before it takes its first reference and clears it after it has given back its last, so a CPU
+//! At *between*, recovery reads every live CPU's intent and waits until it has seen it clear. A row records
+//! its intent before it takes its first reference and clears it after it has given back its last, so a CPU
 //! whose intent is seen to be clear is in no row. Intents are read at memory, need no help from
 //! user level, and the rows need not look whether a frame is frozen when they give references back.
 //!
@@ -604,7 +604,7 @@ impl Recovery {
         let node = cx.node;
         let n = self.dead.node;
         for c in CpuId::first(MAX_CPUS) {
-            // Nobody takes it for somebody to give work to.
+            // No node gives work to this CPU.
             let cpu = node.sb.cpu(n, c);
             cx.words().write(&cpu.activity, activity::OFFLINE);
         }

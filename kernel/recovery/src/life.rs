@@ -1,6 +1,6 @@
 //! Nodes that die, and nodes that are slow.
 //!
-//! Nobody decides by itself that another node is dead: the launcher kills and reaps the machine,
+//! No node decides by itself that another one is dead: the launcher kills and reaps the machine,
 //! then writes DEAD and rings the others. The live node with the lowest number recovers
 //! (the [crate]):
 //!
@@ -12,7 +12,7 @@
 //! SUSPECT tells others, by `NodeState`, who keeps frames from being reused. It changes nothing else:
 //! a suspect node counts as before.
 //!
-//! Each node tells whoever has attached to the reserved interrupts
+//! Each node tells the threads that have attached to the reserved interrupts
 //! [`NODE_DIED`] and [`NODE_JOINED`]
 //! there what it has noticed; a death once all is recovered, so that what has been the dead node's
 //! can be used.
@@ -153,7 +153,7 @@ impl Life {
         };
         let node = cx.node;
         let now = P::clock_ns();
-        // Whoever suspects this one is wrong.
+        // A node that suspects this one is wrong.
         if node.word_of(node.id()).state == NodeState::Suspect {
             let _ = cx.epochs().trust(node.id());
         }

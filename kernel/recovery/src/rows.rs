@@ -62,7 +62,7 @@ pub fn repair(cx: &KernelCtx, dead: Owner, record: &IntentRecord) -> Result<Bloc
             {
                 return Ok([None; 2]);
             }
-            match cx.with_services(|s| cx.captbls().recover_slot(place, dead, s)) {
+            match cx.captbls().recover_slot(place, dead, cx) {
                 Err(Slot::Lost) => Err(Contended),
                 Ok(_) | Err(_) => Ok([None; 2]),
             }
@@ -119,7 +119,7 @@ pub fn place(cx: &KernelCtx, dead: Owner, record: &IntentRecord) {
     } else if kind == CAPTBL_ROOT {
         let index = (record.place.offset() / 8) as u32;
         // Refused only if the word is damaged.
-        let _ = cx.with_services(|s| cx.captbls().recover_entry(table, index, dead, s));
+        let _ = cx.captbls().recover_entry(table, index, dead, cx);
     } else if kind == Space::KIND {
         root_word(cx, record);
     }
@@ -140,7 +140,7 @@ fn frozen_table(cx: &KernelCtx, what: WeakRef) -> Option<(dyad_abi::Isa, Level)>
 ///
 /// | the row | the entry | becomes |
 /// |---|---|---|
-/// | unlink | closed | what it was: the table may have entries, which nobody could reach otherwise |
+/// | unlink | closed | what it was: the table may have entries, which no walk could reach otherwise |
 /// | unmap | closed | empty |
 /// | map | there | empty: what it was copied from may have been unmapped since, and the dead node has not looked again |
 ///
@@ -170,7 +170,7 @@ fn page_entry(cx: &KernelCtx, dead: Owner, record: &IntentRecord, d: &Driver, le
                 && leaf.pa == record.frame.frame.address()
                 && (!leaf.perms.contains(Perms::OWNED) || lacks!("rows::page_entry::owned")) =>
         {
-            // In the name of the dead node: whoever comes after this one finds it closed.
+            // In the name of the dead node: the recoverer after this one finds it closed.
             if d.close(&place, &leaf, dead.node).is_err() {
                 return;
             }
@@ -234,7 +234,7 @@ pub fn give_back(cx: &KernelCtx, what: WeakRef) {
         _ => return,
     };
     if word.version == what.version && word.refs == Refs::ZERO {
-        // Refused only if somebody else has found a use for it.
+        // Refused only if another CPU has found a use for it.
         let _ = frames.to_untyped(what, used, cx.epochs(), &cx.intents(), cx);
     }
 }

@@ -7,11 +7,11 @@
 //! | on its way there for a [crossing call](dyad_core::migrate::crossing), or within one | parked in its frame where it has called | its caller is told [`Error::NodeDead`], on a node of that ISA |
 //! | ready or waiting there | in its frame | goes on, on another node of that ISA; its wait ends |
 //! | ready or waiting there, and there is no other node of that ISA | in its frame | is stopped, and its scheduler told; it can be resumed where that ISA is again |
-//! | being configured or resumed there, or its registers looked at | in its frame, or not | as the next: what had been changed nobody knows |
+//! | being configured or resumed there, or its registers looked at | in its frame, or not | as the next: what had been changed is unknown |
 //! | anything else | lost with the machine | is stopped, and its scheduler told; it cannot be resumed before it is configured anew |
 //! | on its way from there to a live node | in its frame | is announced once more: the dead node may not have come to that |
 //!
-//! A thread that its component forbids other nodes, and a thread nobody schedules (the root thread of
+//! A thread that its component forbids other nodes, and a thread without a scheduler (the root thread of
 //! a CPU), does not go on elsewhere.
 //!
 //! Other CPUs may change the owner word of a thread that was ready, blocked or in transit: one wakes it,
@@ -23,9 +23,9 @@
 //! | READY, BLOCKED | [`Orphaned`](State::Orphaned) | a waker | the recoverer looks again, and takes it from READY |
 //! | READY, BLOCKED | the same | `Stop` | the thread is stopped, and stays so |
 //! | TRANSIT | [`Stranded`](State::Stranded) | the giver, who takes it back | the thread is not the dead node's any more |
-//! | RUNNING, CHANGING | nothing | nobody | |
+//! | RUNNING, CHANGING | nothing | no CPU | |
 //!
-//! Stores before that exchange would change a thread that is somebody else's by then. Where caches are
+//! Stores before that exchange would change a thread that belongs to another CPU by then. Where caches are
 //! not coherent they would also share a line with the owner word, and writing that line back would undo
 //! an exchange that another CPU has made at memory.
 //!
@@ -68,7 +68,7 @@ impl Handed {
     /// Tells the node.
     pub fn announce<P: Platform>(&self, cx: &KernelCtx) {
         let cpu = inbox::pick_cpu(cx.node, self.to, self.id);
-        // If that node has died as well, whoever recovers it finds the thread.
+        // If that node has died as well, the recovery of that node finds the thread.
         let _ = inbox::announce::<P>(self.to, cpu, self.id);
     }
 
@@ -102,7 +102,7 @@ fn lives(cx: &KernelCtx, n: NodeId) -> bool {
 /// Repairs one thread, if it is the dead node's.
 pub fn repair<P: Platform>(cx: &KernelCtx, dead: Dead, frame: FrameRef) -> Option<Handed> {
     let t: &'static Thread = cx.node.map.get(frame.address())?;
-    // A waker, and then whoever stops it, may be faster; nobody else.
+    // A waker, and then a CPU that stops it, may be faster; no other row.
     for _ in 0..4 {
         let owner = t.owner(cx.words())?;
         if !owner.is(dead.node, dead.incarnation) && !lacks!("threads::repair::owner") {
@@ -112,7 +112,7 @@ pub fn repair<P: Platform>(cx: &KernelCtx, dead: Dead, frame: FrameRef) -> Optio
             State::None | State::Stopped | State::Gone => return None,
             State::Ready | State::Blocked => owner.with(State::Orphaned),
             State::Transit => owner.with(State::Stranded),
-            // Nobody but its recoverers changes these.
+            // Only its recoverers change these.
             State::Running | State::Changing | State::Orphaned | State::Stranded => owner,
         };
         if taken != owner && !t.change(cx.words(), owner, taken) {

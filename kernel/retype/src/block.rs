@@ -45,7 +45,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         if !lacks!("block::split::stamp") {
             self.stamp(other, self.stamp_of(head)?.epoch)?;
         }
-        // Nobody else changes a tail of a block in RETYPING.
+        // No other CPU changes a tail of a block in RETYPING.
         self.cas(other, raw, FrameWord::given_up(word.version, half))?
             .map_err(|_| Refused::Lost)
     }

@@ -73,7 +73,7 @@ impl Refused {
             Refused::Contended => "other nodes were faster each time: try again",
             Refused::Unfinished => "not every frame of the block has been initialised",
             Refused::Lost => "another node has taken the frame away",
-            Refused::Corrupt => "the record holds a word that nobody writes",
+            Refused::Corrupt => "the record holds a word that no row writes",
         }
     }
 }

@@ -44,15 +44,15 @@
 //! |---|---|---|
 //! | pin | CAS: type, version, refs < max, refs + 1 | one word decides: nothing can change between check and use |
 //! | map | intent; pin table; pin frame; (entry) | an entry never exists without its pins |
-//! | unmap | intent; fence, [neither is frozen](FrameTable::may_unpin); (entry cleared); unpin frame; unpin table; intent cleared | as above; references that are being counted are not given back |
+//! | unmap | intent; fence, [neither is frozen](FrameTable::may_unpin); (entry cleared); unpin frame; unpin table; intent cleared | an entry never exists without its pins; references that are being counted are not given back |
 //! | to_untyped | intent; CAS refs = 0 -> RETYPING; log the object and its word; fence, load E; w1; CAS -> UNTYPED v + 1 | a stamp read before the CAS is older than the last use; a round that counts for the stamp finds the log, and what it drops is not looked at again |
 //! | from_untyped_begin, retype | load w0; load w1; quiesced; intent; CAS of the whole w0 | a change in between changes w0, and the CAS fails |
-//! | from_untyped_finish | contents; write-back, own copies dropped; CAS -> Y; intent cleared | whoever sees Y sees the contents; nobody tells this node when they change |
+//! | from_untyped_finish | contents; write-back, own copies dropped; CAS -> Y; intent cleared | a CPU that sees Y sees the contents; this node is not told when they change |
 //! | split | intent; CAS head -> RETYPING; w1 of the new head; CAS tail -> UNTYPED; CAS head -> UNTYPED v + 1 | the new head is never without a stamp |
 //! | merge | intent; CAS head -> RETYPING; load w0, w1 of the other; w1 of the head; CAS other -> TAIL; CAS head -> UNTYPED v + 1 | the block has the newer stamp before the other half is gone |
 //! | recover_frame | log; fence, load E; w1; CAS RETYPING(dead) -> UNTYPED v + 1 | idempotent: a recoverer that dies has changed only the stamp |
 //!
-//! Splitting and merging log nothing: nobody has looked into an untyped block since its stamp.
+//! Splitting and merging log nothing: no CPU has looked into an untyped block since its stamp.
 //!
 //! Every CAS acquires and releases. Words are read at memory. Loops end after [`TRIES`] attempts,
 //! each of which fails only because another CPU's succeeded.

@@ -52,7 +52,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         {
             return Ok(false);
         }
-        // Nobody else splits or merges this block; if somebody recovers it first, the CAS fails.
+        // No other CPU splits or merges this block; if another node recovers it first, the CAS fails.
         let order = self.order_by_tails(head);
         if !lacks!("recover::retyping::stamp") {
             self.stamp(head, epochs.now())?;

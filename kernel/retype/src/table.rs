@@ -145,7 +145,7 @@ impl<'m, M: GlobalMem + ?Sized> FrameTable<'m, M> {
             self.mem.store(at, word.bits(), Ordering::Relaxed);
             self.mem.store(at.add(W1_OFFSET), 0, Ordering::Relaxed);
         }
-        // To memory, and no copy stays: nobody tells this node when others use the frames.
+        // To memory, and no copy stays: this node is not told when others use the frames.
         let start = records.add(piece.start * ENTRY_BYTES);
         self.mem
             .invalidate(start, (piece.end - piece.start) * ENTRY_BYTES);

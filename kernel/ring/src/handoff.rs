@@ -7,7 +7,7 @@
 //!      │ something else has come, or the time is up                              ▲
 //!      ▼                                                                         │ it has come just now
 //!   ATTENTIVE, one more look ──────────────────────────────────────────────────────┘
-//!      └──────────── not there: whoever hands it over from now on tells this CPU
+//!      └──────────── not there: a CPU that hands it over from now on tells this CPU
 //! ```
 //!
 //! Both store one word and then look at the other's; with a full fence in between on both sides at least
@@ -20,8 +20,8 @@
 //! | read the owner word; the thread is there: take it | read `activity`; not spinning for it: tell it ([`arrivals`](crate::arrivals)) |
 //!
 //! If both see each other, the CPU is told for nothing: the thread is taken by exchange of
-//! its owner word, so by one of them, and what its giver has put down is there for whoever takes it. To
-//! begin needs no order: who does not see it yet tells the CPU.
+//! its owner word, so by one of them, and what its giver has stored is there for the CPU that takes it. To
+//! begin needs no order: a giver that does not see it yet tells the CPU.
 //!
 //! | step | order | without it |
 //! |---|---|---|
@@ -30,7 +30,7 @@
 //! | fence of [`is_awaited`] | full | it sees a CPU spin that has stopped, and does not tell it: lost |
 //! | fence of [`stop`], and the look behind it | full | the same |
 //!
-//! Only for machines with coherent caches: elsewhere nobody spins.
+//! Only for machines with coherent caches: elsewhere no CPU spins.
 
 use core::sync::atomic::Ordering;
 
@@ -102,7 +102,7 @@ pub fn claim<W: Words + ?Sized>(words: &W, owner: W::Word, word: u64, taken: u64
 /// Stops spinning. Returns the owner word if the thread has come at the last moment: the caller must then
 /// take it, because this CPU may not have been notified.
 #[inline(always)]
-#[must_use = "nobody else may look for the thread"]
+#[must_use = "no other CPU may look for the thread"]
 pub fn stop<W: Words + ?Sized>(
     words: &W,
     activity: W::Word,

@@ -33,7 +33,7 @@
 //! | both: the other's index is read at memory | messages, or room for them, are never seen |
 //! | both: the own index is written through | the other never sees messages, or room for them |
 //! | push: the slot is written back before tail | the slot's old contents are taken for a message |
-//! | pop: the slot is invalidated after tail is read | as above: a line may be fetched at any time |
+//! | pop: the slot is invalidated after tail is read | the slot's old contents are taken for a message: a line may be fetched at any time |
 //! | attach: indices are read at memory | the ring's other end, or this one's last user, is misjudged |
 //!
 //! # Sleep and wake

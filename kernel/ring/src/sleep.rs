@@ -21,7 +21,7 @@
 //! | step | order | without it |
 //! |---|---|---|
 //! | fences of [`begin`] and [`post`] | full | the thread sleeps beside news |
-//! | fences of [`still_waits`] and [`find_asleep`] | full | the thread sleeps, and nobody is to wake it |
+//! | fences of [`still_waits`] and [`find_asleep`] | full | the thread sleeps, and no sender is to wake it |
 //! | exchange of the waiter word | one thread waits, and one of several senders takes it off | a second thread replaces the first one; several senders look at the thread, and one of them wakes it, by the owner word |
 //! | exchange of the owner word | acquires and releases | two CPUs run the thread, or it is woken twice |
 
@@ -73,7 +73,7 @@ pub fn block<W: Words + ?Sized>(words: &W, owner: W::Word, running: u64, asleep:
 /// Whether a thread that has become BLOCKED is the waiter still. If not, a sender may have seen it RUNNING, and does not
 /// wake it.
 #[inline(always)]
-#[must_use = "nobody else may wake the thread"]
+#[must_use = "no other CPU may wake the thread"]
 pub fn still_waits<W: Words + ?Sized>(words: &W, waiter: W::Word, wait: u64) -> bool {
     words.fence();
     words.load(waiter) == wait

@@ -33,12 +33,12 @@
 //! | flush | without it, on incoherent machines |
 //! |---|---|
 //! | [`notify`]: `activity` is read at memory | a receiver asleep is taken for attentive: never woken |
-//! | [`prepare`]: `activity` is written through | as above |
+//! | [`prepare`]: `activity` is written through | a receiver asleep is taken for attentive: never woken |
 //! | [`prepare`]: `pending` is read at memory | a bit set before it told anybody is not seen: never woken |
 //! | [`attentive`]: `activity` is written through | the next sender rings for nothing |
 //!
 //! The doorbell is rung only when the bit goes from 0 to 1: while it is 1, the receiver has not
-//! taken it yet and will look, because whoever set it rang if the receiver was not attentive.
+//! taken it yet and will look, because the sender that set it rang if the receiver was not attentive.
 //! A receiver calls [`take_pending`] *before* it looks at the rings of the bits it took.
 
 use core::sync::atomic::Ordering;

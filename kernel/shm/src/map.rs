@@ -116,10 +116,10 @@ impl FusedMap {
     ///
     /// 1. Each range is mapped, readable and writable, for as long as the map and anything
     ///    obtained from it are used.
-    /// 2. Nobody accesses these ranges in this program but through `FusedMap`s (other machines
+    /// 2. No code accesses these ranges in this program but through `FusedMap`s (other machines
     ///    do, with atomic words).
     /// 3. Each virtual address is page-aligned.
-    /// 4. Nobody writes to ranges that [`FusedMap::launcher_bytes`] has handed out.
+    /// 4. No code writes to ranges that [`FusedMap::launcher_bytes`] has handed out.
     pub const unsafe fn new(pools: [(u64, u64); MAX_POOLS]) -> FusedMap {
         let mut sizes = [0; PLACES];
         let mut offsets = [0; PLACES];
@@ -235,7 +235,7 @@ impl FusedMap {
     /// Nothing writes there afterwards, because frames there are never allocated.
     pub fn launcher_bytes(&self, offset: u64, len: u64) -> Option<&'static [u8]> {
         let va = self.address(PhysAddr(PoolId::Cxl.base().0.checked_add(offset)?), len)?;
-        // SAFETY: 1. the range lies in a pool, which is mapped; 2. nobody writes to it (contract
+        // SAFETY: 1. the range lies in a pool, which is mapped; 2. no code writes to it (contract
         // of `new`, 4); 3. bytes have no alignment and no invalid values.
         Some(unsafe { core::slice::from_raw_parts(va as usize as *const u8, len as usize) })
     }

@@ -8,9 +8,9 @@
 //! |---|---|---|
 //! | [`EpochSource::now`] | after the compare-and-swap that unpublishes: full fence, then load E at memory | a stamp older than the last use |
 //! | [`EpochSource::quiesced`] | after the load of the stamp; acquires what the nodes have published | reuse under a node that still looks |
-//! | [`Intents::begin`] | in memory before the first compare-and-swap of the row | a death that nobody can repair |
+//! | [`Intents::begin`] | in memory before the first compare-and-swap of the row | a death that recovery cannot repair |
 //! | [`Intents::clear`] | released after the last change of the row | a row that looks done and is not |
-//! | [`Log`] | after the compare-and-swap that unpublishes, before [`EpochSource::now`] | earlier: a round drops the copies, a CPU that still looks brings them back, and nobody drops them again; later: a round that counts for the stamp has not read the log |
+//! | [`Log`] | after the compare-and-swap that unpublishes, before [`EpochSource::now`] | earlier: a round drops the copies, a CPU that still looks brings them back, and no round drops them again; later: a round that counts for the stamp has not read the log |
 
 use crate::frame::{Epoch, FrameRef};
 use crate::intent::IntentRecord;

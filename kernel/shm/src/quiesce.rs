@@ -2,7 +2,7 @@
 //! rounds, flush logs and intent records.
 //!
 //! They lie together in one [`QuiesceArea`]; the epoch word itself and the states of nodes are in
-//! the superblock. Zeroed memory is an area in which nobody has published anything.
+//! the superblock. Zeroed memory is an area in which no node has published anything.
 //!
 //! ```text
 //! published   epoch:48 | 0:7 | leaving:1 | awake:8     (bit c of awake: CPU c takes part)
@@ -17,7 +17,7 @@
 //! | `published` | CPUs of the node; a joiner or recoverer while it is not live | read-modify-write |
 //! | `request` | the CPU of the node that drives its round | store through |
 //! | `acknowledged` | the CPU | store through |
-//! | `logs` | a CPU, before its first entry; nobody takes bits away | read-modify-write |
+//! | `logs` | a CPU, before its first entry; bits are never taken away | read-modify-write |
 //! | log `head`, entries | the CPU that owns the log | entry, then head, both released |
 //! | intent ([`crate::intent`]) | the CPU; recoverers clear it | stored whole, its row word last and released |
 //!

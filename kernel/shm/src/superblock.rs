@@ -17,7 +17,7 @@
 //! | cpu `pending` | any sender, one bit each; the receiver swaps 0 | RMW |
 //! | cpu `arrived`, `flush` | any sender, before its bit in `pending`; the receiver takes them after that | RMW |
 //! | cpu `flushed` | the CPU itself, on the line of `activity` | release, after its TLB is dropped |
-//! | `shootdowns` | whoever starts a shootdown | RMW, before `flush` of each CPU |
+//! | `shootdowns` | the CPU that starts a shootdown | RMW, before `flush` of each CPU |
 //! | cpu `activity` | the CPU itself, on a line of its own | store, `fence(SeqCst)`, then its last look at its inboxes |
 //! | `recoverer` | the CPU that takes or leaves it; another node if that one has died | CAS |
 //! | `control` | the launcher | read on every doorbell and idle tick; the request page before it is counted there |

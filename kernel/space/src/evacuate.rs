@@ -24,12 +24,12 @@
 //! | | then |
 //! |---|---|
 //! | who parked pages does not go on | they stay parked; anybody may move or unpark them |
-//! | it ends between the tables | one table has the page at its new frame: whoever goes on takes that one for the others, since its contents may be newer |
+//! | it ends between the tables | one table has the page at its new frame: the CPU that goes on takes that frame for the other tables, since its contents may be newer |
 //! | the page is unmapped | the new frame cannot be pinned any more, or the CAS fails; it goes back |
 //! | the node dies within the row | both frames' references are counted; the entry is right, before the CAS and after it |
 //!
 //! That no CPU has a translation of a parked page when it is moved is the caller's business, as with
-//! unmapping: it would lose what the program writes meanwhile, and nobody else's: the old frame is not
+//! unmapping: it would lose what its own program writes meanwhile, and no other data: the old frame is not
 //! used again before it is quiesced.
 //!
 //! Bounds: each step looks at as many entries, and moves as many pages, as the caller says: the
@@ -212,7 +212,7 @@ impl SpaceCtx<'_> {
         for (to, from) in target.iter().zip(source) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        // Whoever finds the new frame in a table finds its contents.
+        // A CPU that finds the new frame in a table finds its contents.
         self.cx.words().fence();
         Ok(())
     }

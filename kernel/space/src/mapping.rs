@@ -1,7 +1,7 @@
 //! The rows of the protocol that change mappings, in the table of any ISA.
 //!
-//! Map, map from peer and unmap are written in [`dyad_mapping`]; here they are done to what a walk has found, and `quick` does
-//! them to what a CPU remembers.
+//! Map, map from peer and unmap are written in [`dyad_mapping`]; here they are done to what a walk has found, and `fastpath`
+//! does them to an entry that a CPU has cached.
 //!
 //! | row | steps, in order |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! of a table that has been taken out keeps it from being linked elsewhere while CPUs may still
 //! walk through it.
 //!
-//! A frame that a fault has taken ([`Perms::OWNED`]) goes back to untyped with its last pin. Nobody
-//! else may have a capability for it that lives: it would die.
+//! A frame that a fault has taken ([`Perms::OWNED`]) goes back to untyped with its last pin. No
+//! component may have a live capability for it: the capability would die.
 //!
 //! Every function does a constant number of steps.
 
@@ -338,12 +338,12 @@ impl SpaceCtx<'_> {
     /// Untypes a frame that a fault has taken, if nothing pins it any more.
     pub fn give_back(&self, what: WeakRef, used: Use) {
         let frames = self.cx.frames();
-        // Whoever drops the last pin comes here after it: no frame is forgotten.
+        // The CPU that drops the last pin comes here after it: no frame is forgotten.
         if let Ok((word, _)) = frames.read(what.frame)
             && word.refs == Refs::ZERO
             && word.version == what.version
         {
-            // Refused only if somebody else was faster, or uses it again.
+            // Refused only if another CPU was faster, or uses it again.
             let _ = frames.to_untyped(what, used, self.cx.epochs(), &self.cx.intents(), self.cx);
         }
     }

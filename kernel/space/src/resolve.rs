@@ -1,6 +1,6 @@
 //! Page faults of user threads.
 //!
-//! Order of attempts (DESIGN 3.4): (1) the own table has a fitting translation by now: only the TLB
+//! Order of attempts: (1) the own table has a fitting translation by now: only the TLB
 //! did not know; (2) the region is shared or anonymous and another ISA's table has the page: it is
 //! shown in the own table, without any message; (3) the region is anonymous: a zero-filled frame of
 //! this node's supply, or of that of the region's home if that lives, goes into every table; (4)
@@ -259,7 +259,7 @@ fn fill<P: Platform>(
         Err(why) => {
             this.give_back(frame, Use::User);
             return match why {
-                // Somebody else has decided; the next attempt finds it in that table.
+                // Another node has decided; the next attempt finds it in that table.
                 NotMapped::Exists(_) => Err(Error::Again),
                 NotMapped::Refused(e) => Err(e),
             };

@@ -9,7 +9,7 @@
 //!
 //! Where there are several runs, page tables are taken from the first one, from its end on, as long as
 //! it has free frames there, and its last quarter is not for pages: the others can then be emptied of
-//! pages ([`evacuate`](crate::evacuate)) and taken away, which nobody can do with a table.
+//! pages ([`evacuate`](crate::evacuate)) and taken away, which is impossible with a table.
 //!
 //! Bounds: at most [`TRIES`] frames are tried for each frame taken, twice as many for each table; a fault
 //! takes at most seven (three tables for each ISA, one page). Splits and frames take what they cost from the

@@ -152,42 +152,42 @@ fn anywhere<const KIND: u8>(cpu: &mut Cpu, info: MemInfo, address: u64) {
 }
 
 extern "C" fn modified(cpu: c_uint, info: MemInfo, address: u64, _: *mut c_void) {
-    // SAFETY: 1. As above.
+    // SAFETY: 1. A callback of this CPU.
     unsafe { this(cpu) }.access::<{ Kind::MODIFY }>(&Report { info, address });
 }
 
 extern "C" fn watched_load(cpu: c_uint, info: MemInfo, address: u64, at: *mut c_void) {
-    // SAFETY: 1. As above.
+    // SAFETY: 1. A callback of this CPU.
     unsafe { this(cpu) }.watched(Kind::LOAD, &Report { info, address }, at.addr() as u64);
 }
 
 extern "C" fn watched_store(cpu: c_uint, info: MemInfo, address: u64, at: *mut c_void) {
-    // SAFETY: 1. As above.
+    // SAFETY: 1. A callback of this CPU.
     unsafe { this(cpu) }.watched(Kind::STORE, &Report { info, address }, at.addr() as u64);
 }
 
 extern "C" fn watched_modify(cpu: c_uint, info: MemInfo, address: u64, at: *mut c_void) {
-    // SAFETY: 1. As above.
+    // SAFETY: 1. A callback of this CPU.
     unsafe { this(cpu) }.watched(Kind::MODIFY, &Report { info, address }, at.addr() as u64);
 }
 
 extern "C" fn fetched(cpu: c_uint, fetch: *mut c_void) {
-    // SAFETY: 1. As above. 2. What was registered with it is a `Fetch` that lives for ever.
+    // SAFETY: 1. A callback of this CPU. 2. What was registered with it is a `Fetch` that lives for ever.
     unsafe { this(cpu).fetch(&*fetch.cast::<Fetch>()) }
 }
 
 extern "C" fn acts_on_line(cpu: c_uint, action: *mut c_void) {
-    // SAFETY: 1. As above. 2. What was registered with it is a `LineAction` that lives for ever.
+    // SAFETY: 1. A callback of this CPU. 2. What was registered with it is a `LineAction` that lives for ever.
     unsafe { this(cpu).act(&*action.cast::<LineAction>()) }
 }
 
 extern "C" fn flushes_everything(cpu: c_uint, at: *mut c_void) {
-    // SAFETY: 1. As above.
+    // SAFETY: 1. A callback of this CPU.
     unsafe { this(cpu) }.everything(at.addr() as u64);
 }
 
 extern "C" fn changes_translations(cpu: c_uint, machine: *mut c_void) {
-    // SAFETY: 1. As above.
+    // SAFETY: 1. A callback of this CPU.
     unsafe { this(cpu) }.forget_translations();
     if !machine.is_null() {
         for other in CPUS.iter().filter(|c| !c.load(Ordering::Acquire).is_null()) {
@@ -199,7 +199,7 @@ extern "C" fn changes_translations(cpu: c_uint, machine: *mut c_void) {
 }
 
 extern "C" fn marked(cpu: c_uint, site: *mut c_void) {
-    // SAFETY: 1. As above. 2. What was registered with it is a `MarkerSite` that lives for ever.
+    // SAFETY: 1. A callback of this CPU. 2. What was registered with it is a `MarkerSite` that lives for ever.
     let (this, site) = unsafe { (this(cpu), &*site.cast::<MarkerSite>()) };
     if let Some(marker) = site.marker() {
         this.marker(marker, site.left);
@@ -274,7 +274,8 @@ impl Block {
     /// Calls [`Level::leaves_kernel`](super::Level::leaves_kernel) whenever the block is entered by a CPU that
     /// was in the kernel.
     pub fn call_on_kernel_exit(&self) {
-        // SAFETY: 1. and 2. as above; the pointer is not used.
+        // SAFETY: 1. The block is valid as long as `self` is lent out. 2. The callback has the parameters of the
+        // supported versions, and does not use the pointer.
         unsafe {
             qemu_plugin_register_vcpu_tb_exec_cond_cb(
                 self.raw,
@@ -298,7 +299,7 @@ impl Instruction<'_> {
 
     /// The address of the instruction in this process; `None` if it is not in memory.
     pub fn host_address(&self) -> Option<u64> {
-        // SAFETY: 1. As above.
+        // SAFETY: 1. The instruction is valid as long as its block.
         let at = unsafe { qemu_plugin_insn_haddr(self.raw) };
         (!at.is_null()).then_some(at.addr() as u64)
     }
@@ -349,7 +350,7 @@ impl Instruction<'_> {
     /// Reports that it acts on a line, before it does.
     pub fn report_action(&self, action: &'static LineAction) {
         let data = std::ptr::from_ref(action).cast_mut().cast::<c_void>();
-        // SAFETY: 1. As above; the callback gets what it expects.
+        // SAFETY: 1. The instruction is valid as long as its block; the callback gets what it expects.
         unsafe {
             qemu_plugin_register_vcpu_insn_exec_cb(self.raw, acts_on_line, READ_REGISTERS, data);
         }
@@ -358,7 +359,7 @@ impl Instruction<'_> {
     /// Reports that it is one of those that flush everything, before it does.
     pub fn report_everything(&self) {
         let at = std::ptr::without_provenance_mut(self.address() as usize);
-        // SAFETY: 1. As above; the callback takes the pointer for the number that it is.
+        // SAFETY: 1. The instruction is valid as long as its block; the callback takes the pointer for the number that it is.
         unsafe {
             qemu_plugin_register_vcpu_insn_exec_cb(self.raw, flushes_everything, NO_REGISTERS, at);
         }
@@ -367,7 +368,7 @@ impl Instruction<'_> {
     /// Reports that it is a marker, before it is executed.
     pub fn report_marker(&self, site: &'static MarkerSite) {
         let data = std::ptr::from_ref(site).cast_mut().cast::<c_void>();
-        // SAFETY: 1. As above; the callback gets what it expects.
+        // SAFETY: 1. The instruction is valid as long as its block; the callback gets what it expects.
         unsafe { qemu_plugin_register_vcpu_insn_exec_cb(self.raw, marked, NO_REGISTERS, data) };
     }
 
@@ -375,7 +376,7 @@ impl Instruction<'_> {
     /// access comes between: blocks end with such an instruction.
     pub fn report_translation_change(&self, machine: bool) {
         let data = std::ptr::without_provenance_mut(usize::from(machine));
-        // SAFETY: 1. As above.
+        // SAFETY: 1. The instruction is valid as long as its block.
         unsafe {
             qemu_plugin_register_vcpu_insn_exec_cb(
                 self.raw,

@@ -40,7 +40,7 @@ struct Board(*mut RawScoreboard);
 // SAFETY: 1. The name of a scoreboard, which is never freed; QEMU's functions take it from any
 // thread.
 unsafe impl Send for Board {}
-// SAFETY: 1. As above.
+// SAFETY: 1. QEMU's functions take the name of a scoreboard from any thread.
 unsafe impl Sync for Board {}
 
 fn board() -> *mut RawScoreboard {
@@ -115,39 +115,39 @@ impl Words {
     /// The time word.
     #[inline(always)]
     pub fn time(&self) -> u64 {
-        // SAFETY: 1. and 2. as above.
+        // SAFETY: 1. The entry never moves. 2. This is the CPU's thread: nothing else uses the word now.
         unsafe { (*self.0).time }
     }
 
     /// Sets the time word.
     #[inline(always)]
     pub fn set_time(&mut self, ps: u64) {
-        // SAFETY: 1. and 2. as above.
+        // SAFETY: 1. The entry never moves. 2. This is the CPU's thread: nothing else uses the word now.
         unsafe { (*self.0).time = ps }
     }
 
     /// The sum over the blocks that were entered.
     pub fn trace(&self) -> u64 {
-        // SAFETY: 1. and 2. as above.
+        // SAFETY: 1. The entry never moves. 2. This is the CPU's thread: nothing else uses the word now.
         unsafe { (*self.0).trace }
     }
 
     /// Sets the line that instructions have been fetched from last.
     #[inline(always)]
     pub fn set_fetched(&mut self, line: u64) {
-        // SAFETY: 1. and 2. as above.
+        // SAFETY: 1. The entry never moves. 2. This is the CPU's thread: nothing else uses the word now.
         unsafe { (*self.0).fetched = line }
     }
 
     /// Sets whether the CPU is in the kernel.
     pub fn set_inside(&mut self, inside: bool) {
-        // SAFETY: 1. and 2. as above.
+        // SAFETY: 1. The entry never moves. 2. This is the CPU's thread: nothing else uses the word now.
         unsafe { (*self.0).inside = u64::from(inside) }
     }
 
     /// Instructions entered so far, at lower and at upper addresses.
     pub fn instructions(&self) -> (u64, u64) {
-        // SAFETY: 1. and 2. as above.
+        // SAFETY: 1. The entry never moves. 2. This is the CPU's thread: nothing else uses the word now.
         unsafe { ((*self.0).lower, (*self.0).upper) }
     }
 }

@@ -1,8 +1,8 @@
-//! Pseudorandom numbers of tests and test programs: the same for a seed on every ISA and in every version, so that a
+//! Pseudorandom numbers of tests, test programs and host back ends: the same for a seed on every ISA and in every version, so that a
 //! seed in a message repeats what it found.
 //!
 //! [`SplitMix64`] is that of G. Steele, D. Lea and C. Flood ("Fast splittable pseudorandom number generators", 2014).
-//! Crates such as `fastrand` may change their algorithm with a version, and have no function of one number
+//! Crates of the registry may change their algorithm with a version, and have no function of one number
 //! ([`mix`]), by which both sides of a test know the same numbers without a common generator.
 #![no_std]
 #![forbid(unsafe_code)]

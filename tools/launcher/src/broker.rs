@@ -184,7 +184,7 @@ impl Server {
     fn serve(mut self) {
         while !self.shared.stop.load(Ordering::Acquire) {
             // Only this thread changes the list, so indices stay valid between the two locks;
-            // clones of the streams are what is waited on, so that nobody waits for the lock.
+            // clones of the streams are what is waited on, so that no thread waits for the lock.
             let streams: Vec<UnixStream> = {
                 let peers = self.shared.lock();
                 peers

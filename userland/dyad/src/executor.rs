@@ -352,7 +352,7 @@ impl State {
         (first.key().0 <= now).then(|| first.remove())
     }
 
-    /// The place for the outcome of a move: that of an earlier one, if nobody looks at it any more.
+    /// The place for the outcome of a move: that of an earlier one, if that is no longer in use.
     fn place_of_outcome(&mut self) -> MoveOutcome {
         let spare = self.spare.take().filter(|s| Rc::strong_count(s) == 1);
         let outcome = spare.unwrap_or_else(|| Rc::new(Cell::new(None)));
@@ -595,7 +595,7 @@ pub(crate) fn spawn(future: TaskFuture) {
         };
         let id = s.tasks.insert(task);
         let task = &mut s.tasks[id];
-        // Nobody else has it yet.
+        // No other thread has it yet.
         if let Some(waker) = Arc::get_mut(&mut task.waker) {
             waker.id = id;
         }

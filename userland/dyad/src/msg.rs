@@ -98,7 +98,7 @@ impl Network {
         })))
     }
 
-    /// Reserves a station for a thread that will open it, if nobody has opened it yet. Without a reservation nobody can
+    /// Reserves a station for a thread that will open it, if it is not open yet. Without a reservation no thread can
     /// tell a station whose thread has been lost from one that is about to be opened. The reservation of a thread that
     /// has ended, or been lost, ends when another thread opens the station.
     ///
@@ -111,12 +111,12 @@ impl Network {
             return Err(Error::NotFound);
         }
         let number = thread.of_program().get() + 1;
-        // Whoever has opened the station meanwhile has it.
+        // A thread that has opened the station meanwhile has it.
         let _ = seat.compare_exchange(0, number, Ordering::AcqRel, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Opens a station for the calling thread. Nobody else may use that station at the time.
+    /// Opens a station for the calling thread. No other thread may use that station at the time.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl Host for Seat {
 
     fn ring(&self, station: usize) {
         if let Some(thread) = self.0.seat(station) {
-            // If its node is dead whoever waits for it finds that out.
+            // If its node is dead, a thread that waits for it finds that out.
             let _ = sys::thread::wake(thread);
         }
     }

@@ -45,7 +45,7 @@ pub fn migrate(isa: Isa) -> Result<(), sys::Error> {
 ///
 /// # Errors
 ///
-/// `NoSuchNode` or `NodeDead`; `Full` or `TimedOut` if the node does not take the thread; `TooDeep` in an
+/// `NoSuchNode` or `NodeDead`; `NotReady` if the thread has no scheduler; `TooDeep` in an
 /// invocation, or if the thread's frames leave too little of the other stack (128 KiB); `Denied` in an async
 /// task, which moves by [`task::migrate_to`](crate::task::migrate_to), and below a function that is entered
 /// from outside of the program. The thread then continues on its node.

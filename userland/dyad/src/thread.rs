@@ -144,7 +144,7 @@ impl Thread {
         self.number.get() as usize
     }
 
-    /// Whether the thread was lost with its node. Nobody else ends a wait for something that only this thread would
+    /// Whether the thread was lost with its node. No other thread ends a wait for something that only this thread would
     /// have done, so loops around [`park`] and [`yield_now`] test this too. One load. If the thread has ended, the
     /// answer may be that of a newer thread with the same number.
     pub fn is_lost(self) -> bool {
@@ -330,7 +330,7 @@ impl Builder {
         let end = Instant::now() + PATIENCE;
         let id = loop {
             match sys::thread::start(number, node, cpu) {
-                // Whoever had the number has not quite ended.
+                // The last thread with this number has not quite ended.
                 Err(sys::Error::Again) if Instant::now() < end => sys::yield_now(),
                 started => break started,
             }
@@ -354,7 +354,7 @@ fn put_name(number: Number, name: Option<Arc<str>>) {
     drop(old);
 }
 
-/// The name of a thread, if it has one and nobody changes it just now.
+/// The name of a thread, if it has one that is not being changed.
 pub(crate) fn name_of(number: Number) -> Option<Arc<str>> {
     NAMES.with_any(|all| all[number.get() as usize].try_lock()?.clone())
 }

@@ -21,7 +21,7 @@
 //!
 //! A member that is dead, or too slow, or whose head is impossible, is put out by the writer, who
 //! clears its bit. It notices: a member looks at its bit again, behind a fence, after it has copied a
-//! record, and gives the record to nobody if the bit is gone.
+//! record, and gives the record to no receiver if the bit is gone.
 //!
 //! | a member that was put out reads | writer |
 //! |---|---|

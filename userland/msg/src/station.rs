@@ -1,7 +1,7 @@
 //! A station: sending, receiving, calls, groups.
 //!
 //! ```text
-//!  try_recv ── take pending bits ── replies to whoever called ── pick the next message ──▶
+//!  try_recv ── take pending bits ── replies to calls ── pick the next message ──▶
 //!     │ nothing                                                        ▲
 //!     └─ recv: poll for a while ── prepare ── sleep ── attentive ──────┘
 //!  try_send ── push ── set the receiver's bit ── ring, if it sleeps ──▶
@@ -288,7 +288,7 @@ impl<W: Words, H: Host> Station<W, H> {
     }
 
     /// Ends the use of the station: it leaves its groups, and senders are told ([`Error::Closed`]). What the station has
-    /// sent stays where it is. Whoever goes on must [open](Station::open) the station again.
+    /// sent stays where it is. A thread that goes on with it must [open](Station::open) the station again.
     pub fn close(&mut self) {
         for j in core::mem::take(&mut self.joined) {
             j.member.leave(&self.w);

@@ -21,7 +21,7 @@
 //! | read `pending`; a bit set: do not sleep | read `activity`; asleep and the bit was 0: ring |
 //!
 //! The doorbell is rung only when the bit goes from 0 to 1 and the receiver sleeps: while the bit is
-//! 1 the receiver has not taken it yet, and whoever set it rang if that was needed; a receiver that
+//! 1 the receiver has not taken it yet, and the sender that set it rang if that was needed; a receiver that
 //! drains its rings is attentive. So under load there are fewer doorbells than messages, and when
 //! the receiver is idle there is one for each.
 //! A receiver calls [`take_pending`] *before* it looks at the rings of the senders whose bits it took.

@@ -8,11 +8,11 @@
 //! |---|---|
 //! | [`wait`] on a word that has changed | none |
 //! | [`wait`] | one `Receive` for each time it is woken |
-//! | [`wake`] when nobody waits | none |
+//! | [`wake`] when no thread waits | none |
 //! | [`wake`] | one `Send` for each thread that it wakes: one doorbell at most |
 //!
 //! A thread that was lost with its node may still be in the table. A wake-up that it takes wakes
-//! nobody else: so those who wait for ever wait in pieces, as [`sync`](crate::sync) does.
+//! no other thread: so those who wait for ever wait in pieces, as [`sync`](crate::sync) does.
 //!
 //! When a thread of the program is lost, one wait of every other thread ends with `NodeDead`: the one that is under
 //! way, or the next one. The waiter then looks whether the lost thread is the one that it waits for
@@ -50,7 +50,7 @@ impl Word for AtomicU64 {
     }
 
     fn exchange(&self, old: u64, new: u64) -> bool {
-        // Whoever finds that it has been taken sees what the taker has done before.
+        // A thread that finds it taken sees what the taker has done before.
         self.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
     }
@@ -118,7 +118,7 @@ fn wait_in(
 ) -> Result<()> {
     let key = key(word);
     table.begin(me.get(), key);
-    // Behind the fence of `begin`: whoever has changed it before this looks, and finds this one.
+    // Behind the fence of `begin`: a thread that has changed it before this looks, and finds this one.
     if word.load(Ordering::SeqCst) != value {
         return match table.end(me.get(), key) {
             true => Ok(()),

@@ -11,7 +11,7 @@
 //! [`try_lock`](Lock::try_lock) and leave the waiting to the caller.
 //!
 //! The word names the holder. A waiter looks before each yield whether that thread was lost with its
-//! node, and panics then: what the lock protects may be half changed, and nobody would open it.
+//! node, and panics then: what the lock protects may be half changed, and no thread would open it.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -58,7 +58,7 @@ impl<T> Lock<T> {
 
     /// Takes the lock if it is open.
     pub fn try_lock(&self) -> Option<LockGuard<'_, T>> {
-        // Looking first keeps the line shared while somebody else holds the lock.
+        // Looking first keeps the line shared while another thread holds the lock.
         let open = self.taken.load(Ordering::Relaxed) == 0;
         // A guard that exists for a moment only would open the lock all the same.
         (open
@@ -172,7 +172,7 @@ impl<T> Deref for LockGuard<'_, T> {
 
 impl<T> DerefMut for LockGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: 1. As above. 2. `&mut self` excludes other references through this guard.
+        // SAFETY: 1. The guard exists, so its thread has the lock. 2. `&mut self` excludes other references through this guard.
         unsafe { &mut *self.lock.value.get() }
     }
 }

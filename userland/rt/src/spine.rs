@@ -97,7 +97,7 @@ fn go() {
 ///
 /// # Errors
 ///
-/// `NoSuchNode`, `NodeDead`; `Full` or `TimedOut` if the node does not take the thread; `TooDeep` in
+/// `NoSuchNode`, `NodeDead`; `NotReady` if the thread has no scheduler; `TooDeep` in
 /// an invocation or if the frames leave too little of the other stack; `Denied` below a function that is entered
 /// from outside of the program, and in a task. The thread goes on where it was.
 #[inline(always)]
@@ -169,7 +169,7 @@ fn attempt(block: &Block, depart: impl FnOnce(NodeId) -> Result<()>) {
     let node = taken(block);
     let done = node.map_or(Ok(()), depart);
     if let (Some(node), Err(Error::Denied)) = (node, done) {
-        // From its next point perhaps, unless somebody asks for something else meanwhile.
+        // From its next point perhaps, unless a thread asks for something else meanwhile.
         let word = node.index() as u64 + 1;
         let request = &block.migrate[REQUEST];
         let _ = request.compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed);
@@ -313,7 +313,7 @@ mod target {
         let sites = sites.ok_or(Error::Corrupt)?;
         let mut stacks = Stacks::new();
         let landing = transform(&sites, &mut stacks, (fp, ret), (top, top - bottom));
-        // For whoever interprets this from somewhere in between on: see `emulation`.
+        // For an interpreter that takes over in between: see `emulation`.
         let from = [fp, ret];
         let Landing { pc, sp, fp, .. } = landing.map_err(why)?;
         block.migrate[RESULT].store(0, Ordering::Relaxed);
@@ -337,7 +337,7 @@ mod target {
         let block = block();
         let request = &block.migrate[REQUEST];
         let wanted = request.load(Ordering::Relaxed);
-        // Whoever has asked may have withdrawn that.
+        // The thread that has asked may have withdrawn that.
         let node = (at.to)
             .or_else(|| NodeId::new(wanted.checked_sub(1)?))
             .unwrap_or(at.here);
@@ -390,7 +390,7 @@ mod tests {
             assert_eq!(words(&block), kept);
         }
         assert_eq!(asked, [node; 3]);
-        // Then nobody asks any more.
+        // Then no request is left.
         attempt(&block, |_| unreachable!());
         assert_eq!(words(&block), [0, 0]);
     }

@@ -9,7 +9,7 @@
 //! | [`Barrier`] | waiting until all have come |
 //! | [`Once`], [`OnceLock`], [`LazyLock`] | something that happens once, a value that is made once, by its first user |
 //!
-//! Nobody holds anything that the kernel, or another node, would have to be asked for. What is not
+//! No thread holds anything that the kernel, or another node, would have to be asked for. What is not
 //! contended costs one atomic operation; waking one thread costs one `Send`.
 //!
 //! # When threads are lost

@@ -103,7 +103,7 @@ pub fn kernel_count(counter: KernelCounter) -> Result<u64> {
 
 /// Lets other threads of this CPU run. In an invocation of a service it does nothing.
 pub fn yield_now() {
-    // It is refused in invocations, whose thread is somebody else's. A caller that wants to wait
+    // It is refused in invocations, whose thread belongs to the caller of the service. A program that wants to wait
     // has nothing else to do.
     if !in_invocation() {
         let _ = thread::own().yield_now();
@@ -130,7 +130,7 @@ pub fn sleep_until(deadline_ns: u64) -> Result<()> {
 ///
 /// # Errors
 ///
-/// `NoSuchNode`, `NodeDead`; `Full` or `TimedOut` if the node does not take the thread.
+/// Those of [`Cap::migrate`](crate::cap::Cap::migrate).
 pub fn migrate(node: NodeId) -> Result<NodeId> {
     thread::own().migrate(node)
 }

@@ -113,7 +113,7 @@ pub fn invoke1(word: u64, [a0, a1, a2, a3]: [u64; 4]) -> SyscallReturn {
 #[inline]
 pub fn request(word: u64, [a0, a1, a2, a3]: [u64; 4]) -> SyscallReturn {
     #[cfg(target_os = "none")]
-    // SAFETY: 1. As above.
+    // SAFETY: 1. The stub keeps what the C convention wants kept, and an invocation changes no memory of the caller.
     let ret = unsafe { stub::dyad_request(word, a0, a1, a2, a3) };
     #[cfg(not(target_os = "none"))]
     let ret = match dyad_host::invoke(word, [a0, a1, a2, a3]) {
@@ -127,7 +127,7 @@ pub fn request(word: u64, [a0, a1, a2, a3]: [u64; 4]) -> SyscallReturn {
 #[inline]
 pub fn invoke(word: u64, [a0, a1, a2, a3]: [u64; 4], reply: &mut [u64; 4]) -> u64 {
     #[cfg(target_os = "none")]
-    // SAFETY: 1. As above. 2. The stub writes the four words at `reply`, which is borrowed for that.
+    // SAFETY: 1. The stub keeps what the C convention wants kept. 2. The stub writes the four words at `reply`, which is borrowed for that.
     let status = unsafe { stub::dyad_invoke(word, a0, a1, a2, a3, reply) };
     #[cfg(not(target_os = "none"))]
     let status = {
@@ -173,7 +173,7 @@ pub unsafe fn try_call(function: *const (), args: &[u64; 6]) -> (u64, u64) {
     };
     #[cfg(not(target_os = "none"))]
     let (value, error) = {
-        // SAFETY: 1. As above: arguments beyond those that it takes change nothing on any host.
+        // SAFETY: 1. By this function's own contract; arguments beyond those that it takes change nothing on any host.
         let f = unsafe {
             core::mem::transmute::<*const (), extern "C" fn(u64, u64, u64, u64, u64, u64) -> u64>(
                 function,

@@ -1,13 +1,13 @@
 //! Text and reports, through the pages that the program shares with the console service.
 //!
-//! A page belongs to whoever has claimed it, from filling it to the service's reply:
+//! A page belongs to the thread that has claimed it, from filling it to the service's reply:
 //!
 //! ```text
 //!  free ── claim (CAS, Acquire) ──▶ filled ── invoke console ──▶ read by it ── release (Release) ──▶ free
 //! ```
 //!
 //! A thread takes the page with its own number, so that the beginnings of lines of different threads
-//! do not mix; if somebody is using that, in an invocation for example, another free one. A thread
+//! do not mix; if that page is in use, in an invocation for example, another free one. A thread
 //! that dies with a page keeps it.
 
 use core::ptr::with_exposed_provenance_mut;
@@ -74,7 +74,7 @@ impl Page {
     }
 
     fn put_report(&mut self, report: ReportText) {
-        // SAFETY: 1. As above; a report is not larger than a page and needs less alignment.
+        // SAFETY: 1. The page is mapped writable, and only its owner writes it; a report is not larger than a page and needs less alignment.
         unsafe { self.start().cast::<ReportText>().write(report) };
     }
 }

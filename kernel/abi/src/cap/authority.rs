@@ -124,11 +124,11 @@ mod tests {
             for a in row.arguments {
                 assert!(a.at < 5, "{row:?}");
                 let Some(ty) = a.ty else { continue };
-                let known = of(ty).fold(Rights::COPY.or(Rights::INTROSPECT), |all, r| {
+                let defined = of(ty).fold(Rights::COPY.or(Rights::INTROSPECT), |all, r| {
                     all.or(Rights(1 << r.number))
                 });
                 assert!(
-                    known.contains(a.rights),
+                    defined.contains(a.rights),
                     "{row:?}: {ty:?} has no such right"
                 );
             }

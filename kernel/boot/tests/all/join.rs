@@ -58,7 +58,7 @@ fn the_clock_is_asked_of_somebody_who_can_answer() {
     died(&w, back, 0);
     died(&w, back, 1);
     back.enter();
-    // Nobody answers here; what counts is who was asked.
+    // No node answers here; what counts is which nodes were asked.
     assert_eq!(
         join::sync_clock::<MockA64>(back.node()),
         Err(JoinError::ClockTimeout)

@@ -110,8 +110,8 @@ fn a_node_that_comes_back_too_late_ends_as_they_did() {
     let m = s.world.machine(1);
     let c = cx(m);
     assert_eq!(join::claim::<MockA64>(c.node, 7), Ok(2));
-    let nobody = Err(JoinError::ClockTimeout);
-    assert_eq!(join::sync_clock::<MockA64>(c.node), nobody);
+    let unanswered = Err(JoinError::ClockTimeout);
+    assert_eq!(join::sync_clock::<MockA64>(c.node), unanswered);
     c.node.sb.shutdown.store(1 + 1, Ordering::Relaxed);
     let ended = Err(JoinError::Ended { code: 1 });
     assert_eq!(join::sync_clock::<MockA64>(c.node), ended);

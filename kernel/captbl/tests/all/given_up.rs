@@ -1,5 +1,5 @@
-//! Leaves that are given up with capabilities in them, on machines whose caches nobody keeps
-//! coherent, with frames and rounds as they are: nobody finds an old capability in a new leaf in the
+//! Leaves that are given up with capabilities in them, on machines without
+//! coherent caches, with frames and rounds as they are: no lookup finds an old capability in a new leaf in the
 //! same frame, wherever it hangs.
 
 use std::cell::RefCell;

@@ -1,4 +1,4 @@
-//! Capability tables between nodes whose caches nobody keeps coherent: rows see what is so in
+//! Capability tables between nodes without coherent caches: rows see what is so in
 //! memory, lookups what was so at most one round ago, and no write-back undoes anything. Each flush
 //! and each entry in the log is needed, shown by leaving out one after the other.
 
@@ -274,7 +274,7 @@ fn hand_over(mem: &StaleMem, flushes: &Flushes) -> Outcome {
     rounds.round(0);
     same("after a round", seen(&a, 3, 2)?, None)?;
     same("after a round", seen(&a, 4, 2)?, Some(9))?;
-    // Node 2 dies right after it has filled a slot: nobody has been told.
+    // Node 2 dies right after it has filled a slot: no other node has been told.
     let untold = dyad_captbl::Parts {
         epochs: &rounds,
         intents: &rounds,
@@ -311,7 +311,7 @@ fn revoked(mem: &StaleMem, flushes: &Flushes) -> Outcome {
 }
 
 /// Everybody goes through a round right after the stamp has been taken: the slot may be filled
-/// again, so nobody may find the old capability.
+/// again, so no lookup may find the old capability.
 fn round_at_the_stamp(mem: &StaleMem, flushes: &Flushes) -> Outcome {
     let mut rounds = Rounds::new(mem);
     let (zero, one) = (flushes.on(Far::node(mem, 0)), flushes.on(Far::node(mem, 1)));

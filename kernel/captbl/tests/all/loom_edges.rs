@@ -40,7 +40,7 @@ impl Counted<'_> {
         Err(Error::Revoked)
     }
 
-    /// The owner of a leaf gives it up, if nobody refers to it.
+    /// The owner of a leaf gives it up, if nothing refers to it.
     fn give_up(&self, leaf: u64) -> bool {
         self.0.cas(refs(frame(leaf)), 0, GONE).is_ok()
     }
@@ -113,7 +113,7 @@ fn left(m: &LoomMem) -> RootEntry {
     t.entry(frame(ROOT).address(), ENTRY).unwrap()
 }
 
-/// References as the entry has them, if nobody is at work.
+/// References as the entry has them, if no row is at work.
 fn counted(m: &LoomMem) {
     let there = matches!(left(m), RootEntry::Present(_)) as u64;
     let root = m.load(refs(frame(ROOT)), Ordering::SeqCst);
@@ -234,7 +234,7 @@ fn two_leaves_within_one_stay() {
             mine
         },
     );
-    // Nobody has been quiet: an entry that has been used is not used again.
+    // No node has been quiet: an entry that has been used is not used again.
     assert!(other.is_ok() != mine.is_ok(), "another leaf under a reader");
     counted(&mem);
 }

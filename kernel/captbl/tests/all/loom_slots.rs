@@ -112,7 +112,7 @@ fn mutant_i4_looked_up_without_an_acquire() {
 fn two_fill() {
     let mem = memory(Lacks::Nothing, words(None));
     let (a, b) = race(&mem, |m| fill(m, 1, 7), |m| fill(m, 0, 8));
-    assert!(a.is_ok() != b.is_ok(), "both have it, or nobody");
+    assert!(a.is_ok() != b.is_ok(), "both have it, or neither");
     let why = a.and(b).unwrap_err();
     assert!(matches!(why, Refused::Busy | Refused::Occupied), "{why}");
     assert_eq!(look(&mem), Some(if a.is_ok() { 7 } else { 8 }));
@@ -124,7 +124,7 @@ fn one_of_two_fills_a_slot() {
 }
 
 #[test]
-#[should_panic(expected = "both have it, or nobody")]
+#[should_panic(expected = "both have it, or neither")]
 fn mutant_filled_whatever_the_state() {
     explore(None, || without!("slot::fill::free", two_fill()));
 }
@@ -157,7 +157,7 @@ fn a_slot_is_filled_before_it_is_emptied() {
     });
 }
 
-/// Three nodes: one looks at a slot, one empties it, one fills it. Nobody is quiet meanwhile.
+/// Three nodes: one looks at a slot, one empties it, one fills it. No node is quiet meanwhile.
 fn empty_and_fill_under_a_reader() -> (Result<Epoch, Refused>, Result<(), Refused>) {
     let mem = memory(Lacks::Nothing, words(Some(7)));
     let (other, reader) = (mem.clone(), mem.clone());
@@ -306,7 +306,7 @@ fn recovery_does_not_touch_what_the_next_incarnation_does() {
 }
 
 /// A node that is taken for dead goes on (D4: it must not, the launcher sees to that). It finds out
-/// at its next step, and nobody finds its capability.
+/// at its next step, and no lookup finds its capability.
 #[test]
 fn a_late_owner_loses_the_slot() {
     explore(None, || {
@@ -324,7 +324,7 @@ fn a_late_owner_loses_the_slot() {
                 assert_eq!(left(&mem).0, SlotHeader::Free)
             }
             (false, Ok(())) => assert_eq!(look(&mem), Some(7)),
-            other => panic!("both or nobody: {other:?}"),
+            other => panic!("both or neither: {other:?}"),
         }
     });
 }

@@ -1,4 +1,4 @@
-//! Words and ranges: what is written is read back, what nobody writes is refused, and parts are
+//! Words and ranges: what is written is read back, what no row writes is refused, and parts are
 //! never more than the whole.
 
 use crate::common;

@@ -124,7 +124,7 @@ impl Cache {
             // SAFETY: 1. `detect` has found it; 2. the contract is the same.
             unsafe { Instruction::Clflushopt.execute(va) };
         } else {
-            // SAFETY: 1. as above; 2. the contract is the same.
+            // SAFETY: 1. `detect` requires it; 2. the contract is the same.
             unsafe { Instruction::Clflush.execute(va) };
         }
     }

@@ -13,7 +13,7 @@
 //! | operation | here | so a program that relies on more fails because |
 //! |---|---|---|
 //! | `load` | the cached line, however old; else the line is filled | it reads what is no longer so |
-//! | `store` | the cached line, filled first | nobody else sees it |
+//! | `store` | the cached line, filled first | no other node sees it |
 //! | `writeback` | the whole line goes to memory, the copy stays, clean | other words of the line are undone |
 //! | `invalidate` | written back if dirty, then dropped | - |
 //! | read-modify-writes | at memory; this node's copy is written back and dropped before | - |
@@ -39,6 +39,7 @@ use std::string::String;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
+use dyad_random::SplitMix64;
 use dyad_shm::PhysAddr;
 
 use crate::host::{largest_pools, lies_in};
@@ -48,29 +49,22 @@ pub use turns::{Task, pause};
 
 const WORDS: usize = (LINE_BYTES / 8) as usize;
 
-/// SplitMix64: small, and good enough to choose by.
+/// Choices of a run, which follow from its seed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(SplitMix64);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ x >> 31
+        Random(SplitMix64(seed))
     }
 
     pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
+        self.0.below(n.max(1) as u64) as usize
     }
 
     /// True in `chance` of 256 cases.
     pub(crate) fn happens(&mut self, chance: u8) -> bool {
-        (self.next() & 0xff) < chance as u64
+        (self.0.next() & 0xff) < chance as u64
     }
 }
 
@@ -218,7 +212,7 @@ struct Known {
 #[derive(Debug)]
 struct State {
     /// Lines ever used, in order: what may be fetched unasked.
-    known: Vec<Known>,
+    lines: Vec<Known>,
     /// Indexes of the known lines, by address.
     index: BTreeMap<u64, usize>,
     /// The one that was asked for last; most often it is the next one too.
@@ -239,7 +233,7 @@ fn split(at: PhysAddr) -> (u64, usize) {
 impl State {
     /// The index of a line, if it is known.
     fn find(&mut self, line: u64) -> Option<usize> {
-        if self.known.get(self.last).is_none_or(|k| k.at != line) {
+        if self.lines.get(self.last).is_none_or(|k| k.at != line) {
             self.last = *self.index.get(&line)?;
         }
         Some(self.last)
@@ -248,16 +242,16 @@ impl State {
     /// The entry of a line, added if it is not known.
     fn line(&mut self, line: u64) -> &mut Known {
         let found = self.find(line).unwrap_or_else(|| {
-            self.last = self.known.len();
+            self.last = self.lines.len();
             self.index.insert(line, self.last);
-            self.known.push(Known {
+            self.lines.push(Known {
                 at: line,
                 memory: Line::default(),
                 copies: std::vec![None; self.counts.len()],
             });
             self.last
         });
-        &mut self.known[found]
+        &mut self.lines[found]
     }
 
     /// A line of which the node has a copy, filled if there was none.
@@ -266,12 +260,12 @@ impl State {
             self.counts[node].fills += 1;
             self.cached[node] += 1;
         }
-        let known = self.line(line);
-        let copy = known.copies[node].get_or_insert(CachedLine {
-            line: known.memory,
+        let entry = self.line(line);
+        let copy = entry.copies[node].get_or_insert(CachedLine {
+            line: entry.memory,
             dirty: 0,
         });
-        (&known.memory, copy)
+        (&entry.memory, copy)
     }
 
     fn load(&mut self, node: usize, at: PhysAddr) -> u64 {
@@ -306,7 +300,7 @@ impl State {
         let Some(found) = self.find(line) else {
             return;
         };
-        let Known { memory, copies, .. } = &mut self.known[found];
+        let Known { memory, copies, .. } = &mut self.lines[found];
         let Some(copy) = copies[node].as_mut().filter(|c| c.dirty != 0) else {
             return;
         };
@@ -338,7 +332,7 @@ impl State {
     fn drop_line(&mut self, node: usize, line: u64) {
         self.write_back(node, line);
         if let Some(found) = self.find(line)
-            && self.known[found].copies[node].take().is_some()
+            && self.lines[found].copies[node].take().is_some()
         {
             self.cached[node] -= 1;
         }
@@ -346,16 +340,16 @@ impl State {
 
     /// The lines that a node's cache holds, by address.
     fn cached_lines(&self, node: usize) -> impl Iterator<Item = u64> {
-        let holds = move |&&k: &&usize| self.known[k].copies[node].is_some();
-        self.index.values().filter(holds).map(|&k| self.known[k].at)
+        let holds = move |&&k: &&usize| self.lines[k].copies[node].is_some();
+        self.index.values().filter(holds).map(|&k| self.lines[k].at)
     }
 
     /// Performs the spontaneous actions of the node's cache after an access to `line`.
     fn habits(&mut self, node: usize, line: u64) {
-        if self.random.happens(self.habits.fetch) && !self.known.is_empty() {
+        if self.random.happens(self.habits.fetch) && !self.lines.is_empty() {
             let next = line + LINE_BYTES;
-            let any = self.random.below(self.known.len());
-            let any = self.known[any].at;
+            let any = self.random.below(self.lines.len());
+            let any = self.lines[any].at;
             let beside = self.random.happens(128) && self.index.contains_key(&next);
             self.cached(node, if beside { next } else { any });
         }
@@ -388,7 +382,7 @@ impl StaleMem {
         StaleMem {
             ranges: largest_pools(),
             state: Mutex::new(State {
-                known: Vec::new(),
+                lines: Vec::new(),
                 index: BTreeMap::new(),
                 last: 0,
                 cached: std::vec![0; nodes],
@@ -456,7 +450,7 @@ impl StaleMem {
     }
 }
 
-/// A node: its view of a [`StaleMem`].
+/// A node: its access to a [`StaleMem`].
 #[derive(Clone, Copy, Debug)]
 pub struct StaleNode<'m> {
     mem: &'m StaleMem,

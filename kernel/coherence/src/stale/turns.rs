@@ -94,7 +94,7 @@ impl Turns {
         let pause = PAUSE.replace(false);
         let mut state = self.state();
         if state.steps_left == 0 && state.failure.is_none() {
-            state.failure = Some("somebody waits for what never comes".to_string());
+            state.failure = Some("a task waits for what never comes".to_string());
         }
         state.steps_left = state.steps_left.saturating_sub(1);
         if state.failure.is_none() && (pause || state.random.happens(self.switch)) {

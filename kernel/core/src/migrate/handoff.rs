@@ -61,7 +61,7 @@ pub fn send<P: Platform>(cx: &KernelCtx, t: &'static Thread, to: NodeId) -> Resu
         return Err(Error::NotReady);
     }
     // The incarnation that is there now. If that dies, and the node comes back, the owner word names
-    // nobody who lives, and recovery of the dead one finds it.
+    // no live CPU, and recovery of the dead node finds the thread.
     let target = cx.node.word_of(to);
     if !target.state.is_live() {
         return Err(Error::NodeDead);

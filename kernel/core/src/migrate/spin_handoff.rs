@@ -201,7 +201,7 @@ impl Handoff {
     #[cold]
     fn announce<P: Platform>(&self, cx: &KernelCtx, t: &'static Thread) -> bool {
         let sent = inbox::announce::<P>(self.to, self.cpu, t.id.load(Ordering::Relaxed));
-        // Somebody may have taken it nevertheless: then it comes back like any other.
+        // Another CPU may have taken it nevertheless: then it comes back like any other thread.
         sent.is_ok() || !cx.words().exchange(&t.owner, self.handed, self.mine)
     }
 }
@@ -293,7 +293,7 @@ fn take(cx: &KernelCtx, t: &'static Thread, word: u64, words: CoherentWords) -> 
     if taken {
         let local = cx.local;
         t.cpu.store(local.id().index() as u64, Ordering::Relaxed);
-        // Whoever had it run elsewhere has charged it for that.
+        // The CPU that ran it elsewhere has charged it for that.
         if t.budget.load(Ordering::Relaxed) != 0 {
             t.budget.store(0, Ordering::Relaxed);
         }

@@ -76,7 +76,7 @@ fn poll_work<P: Platform>(cx: &KernelCtx) -> u64 {
         }
         let asked = control::asked(wanted);
         if local.asked.replace(asked) != asked {
-            // The launcher has written it; whoever is told reads it here.
+            // The launcher has written it; the thread that is told reads it here.
             let line = PoolId::Cxl.base().add(ASK_OFFSET);
             node.words.refresh(node.map.word(line), LINE_BYTES);
             deliver::<P>(cx, ASKED as usize);
@@ -105,7 +105,7 @@ pub fn deliver<P: Platform>(cx: &KernelCtx, number: usize) {
     // Not held while the message is sent: who wakes up may change it.
     let target = cx.node.interrupts.get(number).and_then(|slot| *slot.lock());
     if let Some((object, line, bits)) = target {
-        // Refused if the endpoint is gone: nobody wants to know any more.
+        // Refused if the endpoint is gone: no thread waits for the news any more.
         let _ = dispatch::post::<P>(cx, object, line, bits);
     }
 }

@@ -69,7 +69,7 @@ pub fn stop<P: Platform>(node: &'static Node, local: &CpuLocal) -> ! {
         status::<P>(node, local);
         node.reported.fetch_add(1, Ordering::AcqRel);
     }
-    // Nobody goes on: the launcher wants the states as they were, and programs that go on would end
+    // No thread goes on: the launcher wants the states as they were, and programs that go on would end
     // the run in another way.
     if local.id().index() != 0 {
         loop {

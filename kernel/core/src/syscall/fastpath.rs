@@ -39,7 +39,7 @@ use dyad_pgtbl::Perms;
 use dyad_shm::frame::Epoch;
 
 use crate::syscall::slowpath::{
-    FastReturn, dispatched, jumped, received, sent, slow_cached, slow_syscall,
+    FastReturn, dispatched, jump_or_slow, received, sent, slow_cached, slow_syscall,
 };
 use dyad_machine::Platform;
 use dyad_machine::capcache::{self, CachedCap, Family, ObjectAt, leaf};
@@ -50,12 +50,12 @@ use dyad_space::mapping::{FastRows, FastSpace};
 /// Handles a system call; `word` has an operation that is not 0.
 #[inline(always)]
 pub fn syscall<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64) -> FastReturn {
-    let Some(known) = capcache::called(P::local(), word) else {
+    let Some(cached) = capcache::called(P::local(), word) else {
         return slow_syscall::<P>(word, a0, a1, a2, a3, a4);
     };
     let number = (word >> 32) as u32 & 31;
-    if !known.rights().contains(Rights(1 << number)) && !lacks!("fastpath::syscall::right") {
-        return FastReturn::refused(known.refusal());
+    if !cached.rights().contains(Rights(1 << number)) && !lacks!("fastpath::syscall::right") {
+        return FastReturn::refused(cached.refusal());
     }
     permitted::<P>(word, a0, a1, a2, a3, a4)
 }
@@ -77,21 +77,21 @@ fn permitted<P: Platform>(word: u64, a0: u64, a1: u64, a2: u64, a3: u64, a4: u64
     const JUMP: u64 = key(Family::Thread, ThreadOp::Jump as u32);
     const RECEIVE: u64 = key(Family::Receive, ReceiveOp::Receive as u32);
     const SEND: u64 = key(Family::Send, SendOp::Send as u32);
-    let known = capcache::last_called(P::local(), word);
-    match key(known.family(), (word >> 32) as u32) {
-        REVOKE => revoke::<P>(known, a0),
-        MAP => map::<P>(known, a0, a1, a2, a3, a4),
-        UNMAP => unmap::<P>(known, a0, a1),
-        PROTECT => protect::<P>(known, a0, a1, a2),
-        COPY_IN => copy_in::<P>(known, a0, a1, a2, a3, a4),
-        DEACTIVATE => deactivate::<P>(known, a0),
-        KERNEL => memory::retype_kernel::<P>(known, a0, a1),
-        USER => memory::retype_user::<P>(known, a0, a1),
-        SEND => send::<P>(known),
-        RECEIVE => receive::<P>(known, a0, a1),
-        DISPATCH => dispatch::<P>(known, a0, a1),
-        JUMP => jump::<P>(known, word, [a0, a1, a2, a3, a4]),
-        UNTYPED => memory::untype::<P>(known, a0),
+    let cached = capcache::last_called(P::local(), word);
+    match key(cached.family(), (word >> 32) as u32) {
+        REVOKE => revoke::<P>(cached, a0),
+        MAP => map::<P>(cached, a0, a1, a2, a3, a4),
+        UNMAP => unmap::<P>(cached, a0, a1),
+        PROTECT => protect::<P>(cached, a0, a1, a2),
+        COPY_IN => copy_in::<P>(cached, a0, a1, a2, a3, a4),
+        DEACTIVATE => deactivate::<P>(cached, a0),
+        KERNEL => memory::retype_kernel::<P>(cached, a0, a1),
+        USER => memory::retype_user::<P>(cached, a0, a1),
+        SEND => send::<P>(cached),
+        RECEIVE => receive::<P>(cached, a0, a1),
+        DISPATCH => dispatch::<P>(cached, a0, a1),
+        JUMP => jump::<P>(cached, word, [a0, a1, a2, a3, a4]),
+        UNTYPED => memory::untype::<P>(cached, a0),
         _ => slow_cached::<P>(word, a0, a1, a2, a3, a4),
     }
 }
@@ -105,11 +105,11 @@ const fn key(family: Family, number: u32) -> u64 {
 /// `Liveness.Revoke`: increments an entry. The stamp is read after a full fence: a CPU that still uses what
 /// the entry guards has read the entry before, and has left the kernel when the stamp is quiesced.
 #[inline(never)]
-fn revoke<P: Platform>(known: &'static CachedCap, index: u64) -> FastReturn {
+fn revoke<P: Platform>(cached: &'static CachedCap, index: u64) -> FastReturn {
     // What a capability counts from is in the frame: looked at when it was learnt. The index is the
     // caller's, and compared with how many there are.
-    let (first, count) = (known.payload(0), known.payload(1));
-    if let ObjectAt::Liveness(words, counts, epoch) = known.place()
+    let (first, count) = (cached.payload(0), cached.payload(1));
+    if let ObjectAt::Liveness(words, counts, epoch) = cached.place()
         && let Some(entry) = counts.get(first.wrapping_add(index) as usize)
         && index < count
     {
@@ -117,23 +117,23 @@ fn revoke<P: Platform>(known: &'static CachedCap, index: u64) -> FastReturn {
         words.fence();
         return FastReturn::value(Epoch::saturating(load_coherent(epoch)).get());
     }
-    slow_syscall::<P>(known.call(LivenessOp::Revoke as u32), index, 0, 0, 0, 0)
+    slow_syscall::<P>(cached.call(LivenessOp::Revoke as u32), index, 0, 0, 0, 0)
 }
 
 /// `Thread.Dispatch` without a budget. It makes the same checks as the slow path.
 #[inline(never)]
-fn dispatch<P: Platform>(known: &'static CachedCap, how: u64, time: u64) -> FastReturn {
-    match known.place() {
+fn dispatch<P: Platform>(cached: &'static CachedCap, how: u64, time: u64) -> FastReturn {
+    match cached.place() {
         ObjectAt::Thread(t) if time == 0 => dispatched::<P>(t, how),
-        _ => slow_syscall::<P>(known.call(ThreadOp::Dispatch as u32), how, time, 0, 0, 0),
+        _ => slow_syscall::<P>(cached.call(ThreadOp::Dispatch as u32), how, time, 0, 0, 0),
     }
 }
 
 /// `Thread.Jump` to a CPU that spins for the thread: see [`crate::migrate::jump`].
 #[inline(never)]
-fn jump<P: Platform>(known: &'static CachedCap, word: u64, a: [u64; 5]) -> FastReturn {
-    match known.place() {
-        ObjectAt::Thread(t) => jumped::<P>(word, t, a),
+fn jump<P: Platform>(cached: &'static CachedCap, word: u64, a: [u64; 5]) -> FastReturn {
+    match cached.place() {
+        ObjectAt::Thread(t) => jump_or_slow::<P>(word, t, a),
         _ => {
             let [a0, a1, a2, a3, a4] = a;
             slow_syscall::<P>(word, a0, a1, a2, a3, a4)
@@ -143,18 +143,18 @@ fn jump<P: Platform>(known: &'static CachedCap, word: u64, a: [u64; 5]) -> FastR
 
 /// `Receive`: takes what is pending, or waits, like the slow path.
 #[inline(never)]
-fn receive<P: Platform>(known: &'static CachedCap, index: u64, deadline: u64) -> FastReturn {
+fn receive<P: Platform>(cached: &'static CachedCap, index: u64, deadline: u64) -> FastReturn {
     // Which endpoints a capability is for was looked at when it was learnt.
-    let (first, count) = (known.payload(0), known.payload(1));
+    let (first, count) = (cached.payload(0), cached.payload(1));
     let at = first.wrapping_add(index);
-    if let ObjectAt::Endpoints(e) = known.place()
+    if let ObjectAt::Endpoints(e) = cached.place()
         && (index < count || lacks!("fastpath::receive::range"))
         && let Some(line) = e.lines.get(at as usize)
     {
-        return received::<P>(known.object(), (line, at), deadline);
+        return received::<P>(cached.object(), (line, at), deadline);
     }
     slow_syscall::<P>(
-        known.call(ReceiveOp::Receive as u32),
+        cached.call(ReceiveOp::Receive as u32),
         index,
         deadline,
         0,
@@ -166,34 +166,34 @@ fn receive<P: Platform>(known: &'static CachedCap, index: u64, deadline: u64) ->
 /// `Send`. The bits are set before the waiter is read, as in the slow path. If there is a waiter, the rest is
 /// as long as the slow path.
 #[inline(never)]
-fn send<P: Platform>(known: &'static CachedCap) -> FastReturn {
-    let ObjectAt::Line(Some(words), line) = known.place() else {
-        return slow_syscall::<P>(known.call(SendOp::Send as u32), 0, 0, 0, 0, 0);
+fn send<P: Platform>(cached: &'static CachedCap) -> FastReturn {
+    let ObjectAt::Line(Some(words), line) = cached.place() else {
+        return slow_syscall::<P>(cached.call(SendOp::Send as u32), 0, 0, 0, 0, 0);
     };
-    words.set_bits(&line.bits, known.payload(1));
+    words.set_bits(&line.bits, cached.payload(1));
     words.fence();
     let waiter = load_coherent(&line.waiter);
     let bound = load_coherent(&line.bound);
     if waiter | bound == 0 || lacks!("fastpath::send::waiter") {
         return FastReturn::value(0);
     }
-    sent::<P>(known, line)
+    sent::<P>(cached, line)
 }
 
 /// `Captbl.CopyIn`.
 #[inline(never)]
 fn copy_in<P: Platform>(
-    known: &'static CachedCap,
+    cached: &'static CachedCap,
     index: u64,
     source: u64,
     how: u64,
     p0: u64,
     p1: u64,
 ) -> FastReturn {
-    match copy(P::local(), known, index, source, how, p0 | p1) {
+    match copy(P::local(), cached, index, source, how, p0 | p1) {
         Some(()) => FastReturn::value(0),
         None => {
-            let word = known.call(CaptblOp::CopyIn as u32);
+            let word = cached.call(CaptblOp::CopyIn as u32);
             slow_syscall::<P>(word, index, source, how, p0, p1)
         }
     }
@@ -228,12 +228,12 @@ fn copy(
 /// `Captbl.Deactivate`. A slot that is empty, or that another CPU is changing, is left to the slow path for
 /// its error.
 #[inline(never)]
-fn deactivate<P: Platform>(known: &'static CachedCap, index: u64) -> FastReturn {
-    let done = leaf::slot(P::local(), known.object(), known.payload(0) != 0, index)
+fn deactivate<P: Platform>(cached: &'static CachedCap, index: u64) -> FastReturn {
+    let done = leaf::slot(P::local(), cached.object(), cached.payload(0) != 0, index)
         .and_then(|slot| slot.deactivate());
     match done {
         Some(stamp) => FastReturn::value(stamp.get()),
-        None => slow_syscall::<P>(known.call(CaptblOp::Deactivate as u32), index, 0, 0, 0, 0),
+        None => slow_syscall::<P>(cached.call(CaptblOp::Deactivate as u32), index, 0, 0, 0, 0),
     }
 }
 
@@ -268,7 +268,7 @@ fn is_user(va: u64) -> bool {
 /// `Space.Map`.
 #[inline(never)]
 fn map<P: Platform>(
-    known: &'static CachedCap,
+    cached: &'static CachedCap,
     at: u64,
     va: u64,
     frame: u64,
@@ -277,7 +277,7 @@ fn map<P: Platform>(
 ) -> FastReturn {
     let space = FastSpace {
         local: P::local(),
-        object: known.object(),
+        object: cached.object(),
     };
     // One copy of the code for each format: the ISA is a constant in both.
     let done = match last_level(at) {
@@ -287,7 +287,7 @@ fn map<P: Platform>(
     };
     match done {
         Some(()) => FastReturn::value(0),
-        None => slow_syscall::<P>(known.call(SpaceOp::Map as u32), at, va, frame, first, how),
+        None => slow_syscall::<P>(cached.call(SpaceOp::Map as u32), at, va, frame, first, how),
     }
 }
 
@@ -316,10 +316,10 @@ fn map_in(space: FastSpace, isa: Isa, va: u64, frame: u64, first: u64, how: u64)
 /// `Space.Unmap` of a page that users have mapped. An error is one of the row once it has begun: the slow
 /// path would no longer find the page.
 #[inline(never)]
-fn unmap<P: Platform>(known: &'static CachedCap, at: u64, va: u64) -> FastReturn {
+fn unmap<P: Platform>(cached: &'static CachedCap, at: u64, va: u64) -> FastReturn {
     let space = FastSpace {
         local: P::local(),
-        object: known.object(),
+        object: cached.object(),
     };
     let done = match last_level(at).filter(|_| is_user(va)) {
         Some(Isa::X86_64) => space.unmap(Isa::X86_64, va),
@@ -329,17 +329,17 @@ fn unmap<P: Platform>(known: &'static CachedCap, at: u64, va: u64) -> FastReturn
     match done {
         Some(Ok(stamp)) => FastReturn::value(stamp.get()),
         Some(Err(e)) => FastReturn::refused(e),
-        None => slow_syscall::<P>(known.call(SpaceOp::Unmap as u32), at, va, 0, 0, 0),
+        None => slow_syscall::<P>(cached.call(SpaceOp::Unmap as u32), at, va, 0, 0, 0),
     }
 }
 
 /// `Space.Protect`, to writable or read-only. The driver checks in the page's entry whether the page may
 /// become that.
 #[inline(never)]
-fn protect<P: Platform>(known: &'static CachedCap, at: u64, va: u64, how: u64) -> FastReturn {
+fn protect<P: Platform>(cached: &'static CachedCap, at: u64, va: u64, how: u64) -> FastReturn {
     let space = FastSpace {
         local: P::local(),
-        object: known.object(),
+        object: cached.object(),
     };
     let done = match last_level(at).filter(|_| is_user(va) && how <= MAP_WRITE) {
         Some(Isa::X86_64) => space.protect(Isa::X86_64, va, how == MAP_WRITE),
@@ -348,6 +348,6 @@ fn protect<P: Platform>(known: &'static CachedCap, at: u64, va: u64, how: u64) -
     };
     match done {
         Some(stamp) => FastReturn::value(stamp.get()),
-        None => slow_syscall::<P>(known.call(SpaceOp::Protect as u32), at, va, how, 0, 0),
+        None => slow_syscall::<P>(cached.call(SpaceOp::Protect as u32), at, va, how, 0, 0),
     }
 }

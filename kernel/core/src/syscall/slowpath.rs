@@ -92,8 +92,8 @@ pub(crate) fn slow_cached<P: Platform>(
     a4: u64,
 ) -> FastReturn {
     carried_out::<P>(|cx| {
-        let known = capcache::last_called(cx.local, word);
-        ops::on_known::<P>(cx, known, word >> 32 & 31, [a0, a1, a2, a3, a4])
+        let cached = capcache::last_called(cx.local, word);
+        ops::on_known::<P>(cx, cached, word >> 32 & 31, [a0, a1, a2, a3, a4])
     })
 }
 
@@ -113,9 +113,9 @@ pub(crate) fn dispatched<P: Platform>(t: &'static Thread, how: u64) -> FastRetur
     carried_out::<P>(|cx| ops::thread::run::<P>(cx, t, how))
 }
 
-/// `Jump` of a thread.
+/// `Jump` of a thread: the fast path, and the slow path if that leaves the call to it.
 #[inline(never)]
-pub(crate) fn jumped<P: Platform>(word: u64, t: &'static Thread, a: [u64; 5]) -> FastReturn {
+pub(crate) fn jump_or_slow<P: Platform>(word: u64, t: &'static Thread, a: [u64; 5]) -> FastReturn {
     let cx = &KernelCtx::here::<P>();
     match jump::fast::<P>(cx, t, a) {
         None => {}
@@ -129,10 +129,10 @@ pub(crate) fn jumped<P: Platform>(word: u64, t: &'static Thread, a: [u64; 5]) ->
 /// Carries out the second half of a `Send` whose bits are set, when the endpoint has a waiter or is bound to
 /// a CPU.
 #[inline(never)]
-pub(crate) fn sent<P: Platform>(known: &CachedCap, line: &'static Line) -> FastReturn {
+pub(crate) fn sent<P: Platform>(cached: &CachedCap, line: &'static Line) -> FastReturn {
     let to = Endpoint {
-        object: known.object(),
-        number: known.payload(0),
+        object: cached.object(),
+        number: cached.payload(0),
         line,
     };
     carried_out::<P>(|cx| ops::endpoint::sent::<P>(cx, to))

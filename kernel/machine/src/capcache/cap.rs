@@ -178,14 +178,14 @@ impl CachedCap {
     #[cfg(any(test, feature = "host"))]
     pub fn of_block(cx: &KernelCtx, o: &Operand) -> Option<CachedCap> {
         use dyad_retype::{FrameType, FrameWord, Order};
-        let view = CachedCap::NOTHING;
+        let cached = CachedCap::NOTHING;
         let head = o.object?;
         let ty = FrameType::User(Order::new(o.payload[1].trailing_zeros() as u64)?);
         let value = FrameWord::new(head.version, ty).bits();
         let Snapshot { word, .. } = frame_word(cx, head.frame)?;
-        view.object.set(Snapshot { word, value });
-        view.set(o, ObjectAt::Other);
-        Some(view)
+        cached.object.set(Snapshot { word, value });
+        cached.set(o, ObjectAt::Other);
+        Some(cached)
     }
 
     /// Whether the entry is filled.
@@ -340,9 +340,9 @@ pub fn capability(local: &CpuLocal, index: CapIndex) -> Option<&CachedCap> {
 /// bits 32 to 36, and nothing above them. It must be valid, and the object alive.
 #[inline(always)]
 pub fn called(local: &CpuLocal, word: u64) -> Option<&CachedCap> {
-    let view = slot(local, word & !(31 << 32))?;
-    let alive = view.object.get().same_frame() || lacks!("capcache::called::version");
-    alive.then_some(view)
+    let cached = slot(local, word & !(31 << 32))?;
+    let alive = cached.object.get().same_frame() || lacks!("capcache::called::version");
+    alive.then_some(cached)
 }
 
 /// The entry that [`called`] has found for a call, as long as nothing else has been looked up.
@@ -354,25 +354,25 @@ pub fn last_called(local: &CpuLocal, word: u64) -> &CachedCap {
 /// The valid cache entry of a capability. Whether its object is alive has not been checked.
 #[inline(always)]
 fn slot(local: &CpuLocal, index: u64) -> Option<&CachedCap> {
-    let view = &local.cache.caps[index as usize % CAP_ENTRIES];
+    let cached = &local.cache.caps[index as usize % CAP_ENTRIES];
     if !local.cache.fast()
-        || view.captbl.get() != local.captbl.get()
-        || view.index.get() != index
-        || !(view.entry.get().same() || lacks!("capcache::slot::entry"))
-        || !(view.header.get().same() || lacks!("capcache::slot::header"))
+        || cached.captbl.get() != local.captbl.get()
+        || cached.index.get() != index
+        || !(cached.entry.get().same() || lacks!("capcache::slot::entry"))
+        || !(cached.header.get().same() || lacks!("capcache::slot::header"))
     {
         return None;
     }
-    Some(view)
+    Some(cached)
 }
 
 /// The cache entry of a Frame capability with the fields of [`ObjectAt::Frame`]. The block is checked when it
 /// is pinned.
 #[inline(always)]
 pub fn frame(local: &CpuLocal, index: u64) -> Option<(&CachedCap, PhysAddr, Perms)> {
-    let view = slot(local, index)?;
-    match view.place() {
-        ObjectAt::Frame(first, perms) => Some((view, first, perms)),
+    let cached = slot(local, index)?;
+    match cached.place() {
+        ObjectAt::Frame(first, perms) => Some((cached, first, perms)),
         _ => None,
     }
 }
@@ -388,8 +388,8 @@ pub fn fill_capability(cx: &KernelCtx, index: CapIndex, found: &Found, c: &Conte
 
 fn try_capability(cx: &KernelCtx, index: CapIndex, found: &Found, c: &Contents) -> Option<()> {
     let captbl = cx.local.captbl.get();
-    let view = &cx.local.cache.caps[index.get() as usize % CAP_ENTRIES];
-    view.captbl.set(PhysAddr(0));
+    let cached = &cx.local.cache.caps[index.get() as usize % CAP_ENTRIES];
+    cached.captbl.set(PhysAddr(0));
     let at = captbl.add(index.get() as u64 / dyad_abi::cap::LEAF_SLOTS as u64 * 8);
     let entry = Snapshot::of(cx.node.map.get(at)?);
     let header = Snapshot::of(cx.node.map.get(found.slot)?);
@@ -397,21 +397,21 @@ fn try_capability(cx: &KernelCtx, index: CapIndex, found: &Found, c: &Contents) 
         None => Snapshot::NOTHING,
         Some(o) => frame_word(cx, o.frame)?,
     };
-    // The way that has just been gone must be the way that is kept.
+    // Cache the slot that this lookup has resolved, not a later one.
     if cx.lookup(index).ok()? != *found || cx.check(c).is_err() {
         return None;
     }
-    view.index.set(index.get() as u64);
-    view.entry.set(entry);
-    view.header.set(header);
-    view.object.set(object);
+    cached.index.set(index.get() as u64);
+    cached.entry.set(entry);
+    cached.header.set(header);
+    cached.object.set(object);
     let operand = crate::lookup::operand(c);
     let place = match operand.ty {
         CapType::Frame => ObjectAt::frame(cx, &operand, object.value).unwrap_or(ObjectAt::Other),
         _ => ObjectAt::of(cx, &operand),
     };
-    view.set(&operand, place);
-    view.captbl.set(captbl);
+    cached.set(&operand, place);
+    cached.captbl.set(captbl);
     Some(())
 }
 
@@ -426,19 +426,19 @@ pub fn fill_empty(cx: &KernelCtx, index: CapIndex) {
 fn try_empty(cx: &KernelCtx, index: CapIndex) -> Option<()> {
     let captbl = cx.local.captbl.get();
     let slot = cx.captbls().slot_at(captbl, index).ok()?;
-    let view = &cx.local.cache.caps[index.get() as usize % CAP_ENTRIES];
-    view.captbl.set(PhysAddr(0));
+    let cached = &cx.local.cache.caps[index.get() as usize % CAP_ENTRIES];
+    cached.captbl.set(PhysAddr(0));
     let at = captbl.add(index.get() as u64 / dyad_abi::cap::LEAF_SLOTS as u64 * 8);
     let entry = Snapshot::of(cx.node.map.get(at)?);
     let header = Snapshot::of(cx.node.map.get(slot)?);
     if cx.captbls().slot_at(captbl, index).ok()? != slot || header.value != 0 {
         return None;
     }
-    view.index.set(index.get() as u64);
-    view.entry.set(entry);
-    view.header.set(header);
-    view.object.set(Snapshot::NOTHING);
-    view.set(&NO_OPERAND, ObjectAt::Empty);
-    view.captbl.set(captbl);
+    cached.index.set(index.get() as u64);
+    cached.entry.set(entry);
+    cached.header.set(header);
+    cached.object.set(Snapshot::NOTHING);
+    cached.set(&NO_OPERAND, ObjectAt::Empty);
+    cached.captbl.set(captbl);
     Some(())
 }

@@ -99,7 +99,7 @@ impl OneFrame {
     }
 
     #[inline(always)]
-    fn known<Q: Fn(Epoch) -> bool>(&self, quiet: Q) -> Known<Q> {
+    fn services<Q: Fn(Epoch) -> bool>(&self, quiet: Q) -> Known<Q> {
         Known {
             words: self.record.words,
             intent: self.own.intent.get(),
@@ -120,7 +120,7 @@ impl OneFrame {
     ) -> Option<()> {
         let frame = WeakRef::from_checked(self.number).frame;
         let words = (self.own.retyping.get(), used);
-        row::retype(&self.record, frame, words, zero, &self.known(quiet)).ok()?;
+        row::retype(&self.record, frame, words, zero, &self.services(quiet)).ok()?;
         Some(())
     }
 
@@ -131,6 +131,13 @@ impl OneFrame {
     pub fn untype(&self, kinds: u32) -> Option<Epoch> {
         let frame = WeakRef::from_checked(self.number).frame;
         let retyping = self.own.retyping.get();
-        row::give_up_frame(&self.record, frame, retyping, kinds, &self.known(|_| false)).ok()
+        row::give_up_frame(
+            &self.record,
+            frame,
+            retyping,
+            kinds,
+            &self.services(|_| false),
+        )
+        .ok()
     }
 }

@@ -88,7 +88,7 @@ impl LeafCache {
 /// A slot of a cached leaf.
 #[derive(Clone, Copy)]
 pub struct Slot {
-    view: &'static CachedLeaf,
+    cached: &'static CachedLeaf,
     words: CoherentWords,
     line: &'static Line,
     /// The number of the slot in the leaf.
@@ -128,18 +128,18 @@ impl Slot {
     fn intent(&self, row: Row) -> IntentRecord {
         IntentRecord {
             row,
-            frame: WeakRef::from_checked(self.view.leaf.get()),
+            frame: WeakRef::from_checked(self.cached.leaf.get()),
             table: None,
-            place: PhysAddr(self.view.at.get().0 | (self.index * SLOT_BYTES)),
+            place: PhysAddr(self.cached.at.get().0 | (self.index * SLOT_BYTES)),
         }
     }
 
     #[inline(always)]
-    fn known<Q: Fn(Epoch) -> bool>(&self, quiet: Q) -> Known<Q> {
+    fn services<Q: Fn(Epoch) -> bool>(&self, quiet: Q) -> Known<Q> {
         Known {
             words: self.words,
-            intent: self.view.intent.get(),
-            epoch: self.view.epoch.get(),
+            intent: self.cached.intent.get(),
+            epoch: self.cached.epoch.get(),
             quiet,
         }
     }
@@ -148,9 +148,9 @@ impl Slot {
     /// done; the slow path finds the error.
     #[inline(always)]
     pub fn activate(&self, to: &Filling, quiet: impl Fn(Epoch) -> bool) -> Option<()> {
-        let reserved = self.view.reserved.get();
+        let reserved = self.cached.reserved.get();
         let intent = self.intent(Row::SlotActivate);
-        activate(self, &intent, reserved, to, &self.known(quiet)).ok()
+        activate(self, &intent, reserved, to, &self.services(quiet)).ok()
     }
 
     /// The row [`deactivate`]. Returns `None` if nothing has been done; the slow path finds the error.
@@ -160,9 +160,9 @@ impl Slot {
         if !plain::is_active(header) {
             return None;
         }
-        let changes = (header, self.view.closing.get());
+        let changes = (header, self.cached.closing.get());
         let intent = self.intent(Row::SlotDeactivate);
-        deactivate(self, &intent, changes, &self.known(|_| false)).ok()
+        deactivate(self, &intent, changes, &self.services(|_| false)).ok()
     }
 }
 
@@ -173,15 +173,15 @@ pub fn slot(local: &'static CpuLocal, table: u64, is_root: bool, n: u64) -> Opti
         return None;
     }
     let number = n / LEAF_SLOTS as u64;
-    let view = &local.cache.leaves.0[number as usize % ENTRIES];
-    let same = view.entry.get().same() || lacks!("capcache::leaf::slot::entry");
-    if view.table.get() != table || view.number.get() != number || !same {
-        fill_leaf(local, table, is_root, number, view)?;
+    let cached = &local.cache.leaves.0[number as usize % ENTRIES];
+    let same = cached.entry.get().same() || lacks!("capcache::leaf::slot::entry");
+    if cached.table.get() != table || cached.number.get() != number || !same {
+        fill_leaf(local, table, is_root, number, cached)?;
     }
     // No slot has index 0.
-    let (words, slots) = view.slots.get().filter(|_| n != 0 || !is_root)?;
+    let (words, slots) = cached.slots.get().filter(|_| n != 0 || !is_root)?;
     Some(Slot {
-        view,
+        cached,
         words,
         line: &slots[(n % LEAF_SLOTS as u64) as usize],
         index: n % LEAF_SLOTS as u64,
@@ -195,9 +195,9 @@ fn fill_leaf(
     table: u64,
     is_root: bool,
     number: u64,
-    view: &CachedLeaf,
+    cached: &CachedLeaf,
 ) -> Option<()> {
-    view.table.set(0);
+    cached.table.set(0);
     let cx = &KernelCtx {
         node: node(),
         local,
@@ -213,7 +213,7 @@ fn fill_leaf(
         let entry = Snapshot::of(map.get(at)?);
         let leaf: FrameRef = cx.captbls().leaf_at(object.frame.address(), index).ok()?;
         let leaf = cx.frames().current(leaf).ok()?;
-        // The way that has been gone must be the way that is kept.
+        // Cache the leaf that this lookup has resolved, not a later one.
         (leaf, Some(entry).filter(Snapshot::same)?)
     } else if number == 0 {
         (object, Snapshot::NOTHING)
@@ -221,16 +221,17 @@ fn fill_leaf(
         return None;
     };
     let owner = cx.captbls().owner();
-    view.number.set(number);
-    view.entry.set(entry);
-    view.slots
+    cached.number.set(number);
+    cached.entry.set(entry);
+    cached
+        .slots
         .set(Some((words, map.get(leaf.frame.address())?)));
-    view.leaf.set(leaf.bits());
-    view.at.set(leaf.frame.address());
-    view.intent.set(map.get(cx.intents().line())?);
-    view.epoch.set(&cx.node.sb.epoch);
-    view.reserved.set(plain::reserved(owner));
-    view.closing.set(plain::closing(owner));
-    view.table.set(table);
+    cached.leaf.set(leaf.bits());
+    cached.at.set(leaf.frame.address());
+    cached.intent.set(map.get(cx.intents().line())?);
+    cached.epoch.set(&cx.node.sb.epoch);
+    cached.reserved.set(plain::reserved(owner));
+    cached.closing.set(plain::closing(owner));
+    cached.table.set(table);
     Some(())
 }

@@ -174,7 +174,7 @@ impl PageCache {
 /// The entry of a 4 KiB page in a cached table. It is valid until another page is looked up.
 #[derive(Clone, Copy)]
 pub struct CachedPte {
-    view: &'static CachedTable,
+    cached: &'static CachedTable,
     /// Tables are cached only where caches are coherent.
     pub words: CoherentWords,
     /// The ISA of the table.
@@ -189,7 +189,7 @@ impl CachedPte {
     #[inline(always)]
     pub fn entry<'a>(&'a self, block: &'a Block, empty: u64, page: u64) -> Entry<'a> {
         Plain {
-            known: Both { spot: self, block },
+            cached: Both { pte: self, block },
             empty,
             page,
         }
@@ -202,14 +202,14 @@ impl CachedPte {
             row,
             frame: WeakRef::from_checked(block.frame),
             table: Some(self.table()),
-            place: PhysAddr(self.view.at.get().0 | (self.index as u64) << 3),
+            place: PhysAddr(self.cached.at.get().0 | (self.index as u64) << 3),
         }
     }
 
     /// A weak reference to the table.
     #[inline(always)]
     pub fn table(&self) -> WeakRef {
-        WeakRef::from_checked(self.view.table.get())
+        WeakRef::from_checked(self.cached.table.get())
     }
 
     /// Epochs and intents of this CPU.
@@ -217,8 +217,8 @@ impl CachedPte {
     pub fn services(&self) -> impl EpochSource + Intents + Copy + use<> {
         services::Known {
             words: self.words,
-            intent: self.view.intent.get(),
-            epoch: self.view.epoch.get(),
+            intent: self.cached.intent.get(),
+            epoch: self.cached.epoch.get(),
             // The caller has looked.
             quiet: |_| true,
         }
@@ -231,7 +231,7 @@ pub type Entry<'a> = Plain<Both<'a>>;
 /// An entry, and the block of a page.
 #[derive(Clone, Copy)]
 pub struct Both<'a> {
-    spot: &'a CachedPte,
+    pte: &'a CachedPte,
     block: &'a Block,
 }
 
@@ -240,43 +240,43 @@ impl Known for Both<'_> {
 
     #[inline(always)]
     fn isa(&self) -> Isa {
-        self.spot.isa
+        self.pte.isa
     }
 
     #[inline(always)]
     fn entry(&self) -> CoherentWord {
-        self.spot.words.word(self.spot.entry)
+        self.pte.words.word(self.pte.entry)
     }
 
     #[inline(always)]
     fn above(&self) -> CoherentWord {
-        self.spot.words.word(self.spot.view.link.get())
+        self.pte.words.word(self.pte.cached.link.get())
     }
 
     #[inline(always)]
     fn link(&self) -> u64 {
-        self.spot.view.link_value.get()
+        self.pte.cached.link_value.get()
     }
 
     #[inline(always)]
     fn table(&self) -> Pinned<CoherentWord> {
         Pinned {
-            word: self.spot.words.word(self.spot.view.frame.get()),
-            value: self.spot.view.frame_value.get(),
+            word: self.pte.words.word(self.pte.cached.frame.get()),
+            value: self.pte.cached.frame_value.get(),
         }
     }
 
     #[inline(always)]
     fn block(&self) -> Pinned<CoherentWord> {
         Pinned {
-            word: self.spot.words.word(self.block.word),
+            word: self.pte.words.word(self.block.word),
             value: self.block.value,
         }
     }
 
     #[inline(always)]
     fn closing(&self) -> u64 {
-        self.spot.view.closing.get()
+        self.pte.cached.closing.get()
     }
 }
 
@@ -315,22 +315,22 @@ impl FastSpace {
 
     /// The entry of the page at `va`, an address of the user half; `None` if there is no table for it.
     #[inline(always)]
-    pub fn spot(self, isa: Isa, va: u64) -> Option<CachedPte> {
+    pub fn pte(self, isa: Isa, va: u64) -> Option<CachedPte> {
         if !self.local.cache.fast() {
             return None;
         }
         let key = key(isa, va);
-        let view = &self.local.cache.pages.tables[key as usize % TABLES];
-        if view.space.get() != self.object
-            || view.key.get() != key
-            || load_coherent(view.link.get()) != view.link_value.get()
+        let cached = &self.local.cache.pages.tables[key as usize % TABLES];
+        if cached.space.get() != self.object
+            || cached.key.get() != key
+            || load_coherent(cached.link.get()) != cached.link_value.get()
         {
-            self.fill_table(isa, va, view)?;
+            self.fill_table(isa, va, cached)?;
         }
-        let (words, entries) = view.entries.get()?;
+        let (words, entries) = cached.entries.get()?;
         let index = (va >> 12) as usize % 512;
         Some(CachedPte {
-            view,
+            cached,
             words,
             isa,
             entry: &entries[index],
@@ -338,20 +338,22 @@ impl FastSpace {
         })
     }
 
-    /// Whether the page at `va`, for which [`spot`](FastSpace::spot) has found nothing, is unmapped and stays
+    /// Whether the page at `va`, for which [`pte`](FastSpace::pte) has found nothing, is unmapped and stays
     /// so until a table is linked.
     #[inline]
     pub fn no_table(self, isa: Isa, va: u64) -> bool {
         let key = key(isa, va);
-        let view = &self.local.cache.pages.tables[key as usize % TABLES];
-        view.space.get() == self.object && view.key.get() == key && view.entries.get().is_none()
+        let cached = &self.local.cache.pages.tables[key as usize % TABLES];
+        cached.space.get() == self.object
+            && cached.key.get() == key
+            && cached.entries.get().is_none()
     }
 
     /// Walks the table and fills the entry. Each word is read after the one that led to it.
     #[cold]
     #[inline(never)]
-    fn fill_table(self, isa: Isa, va: u64, view: &CachedTable) -> Option<()> {
-        view.space.set(0);
+    fn fill_table(self, isa: Isa, va: u64, cached: &CachedTable) -> Option<()> {
+        cached.space.set(0);
         let cx = self.cx();
         let words = cx.words().if_coherent()?;
         let map = cx.words().map();
@@ -365,11 +367,11 @@ impl FastSpace {
             let value = load_coherent(link);
             let Some(next) = plain::table_in(isa, value) else {
                 plain::empty_in(isa, value)?;
-                view.key.set(key(isa, va));
-                view.link.set(link);
-                view.link_value.set(value);
-                view.entries.set(None);
-                view.space.set(self.object);
+                cached.key.set(key(isa, va));
+                cached.link.set(link);
+                cached.link_value.set(value);
+                cached.entries.set(None);
+                cached.space.set(self.object);
                 return None;
             };
             last = Some((link, value));
@@ -381,19 +383,20 @@ impl FastSpace {
         let frame_value = load_coherent(&record.w0);
         kernel_pinned(frame_value, table_kind(isa, Level::L1))?;
         let version = dyad_retype::word::version_in(frame_value);
-        view.key.set(key(isa, va));
-        view.link.set(link);
-        view.link_value.set(link_value);
-        view.frame.set(&record.w0);
-        view.frame_value
+        cached.key.set(key(isa, va));
+        cached.link.set(link);
+        cached.link_value.set(link_value);
+        cached.frame.set(&record.w0);
+        cached
+            .frame_value
             .set(frame_value & !u64::from(Refs::MAX.get()));
-        view.table.set(WeakRef { frame, version }.bits());
-        view.at.set(at);
-        view.entries.set(Some((words, map.get(at)?)));
-        view.intent.set(map.get(cx.intents().line())?);
-        view.epoch.set(&cx.node.sb.epoch);
-        view.closing.set(plain::closing(isa, cx.node.id()));
-        view.space.set(self.object);
+        cached.table.set(WeakRef { frame, version }.bits());
+        cached.at.set(at);
+        cached.entries.set(Some((words, map.get(at)?)));
+        cached.intent.set(map.get(cx.intents().line())?);
+        cached.epoch.set(&cx.node.sb.epoch);
+        cached.closing.set(plain::closing(isa, cx.node.id()));
+        cached.space.set(self.object);
         Some(())
     }
 
@@ -403,25 +406,25 @@ impl FastSpace {
         if !self.local.cache.fast() {
             return None;
         }
-        let view = &self.local.cache.pages.blocks[(pa.0 >> COVER) as usize % BLOCKS];
-        let now = load_coherent(view.word.get());
-        let mut into = pa.0.wrapping_sub(view.first.get());
-        if into >= view.len.get() || !is_but_for_references(now, view.value.get()) {
-            self.fill_block(pa, view)?;
-            into = pa.0.wrapping_sub(view.first.get());
+        let cached = &self.local.cache.pages.blocks[(pa.0 >> COVER) as usize % BLOCKS];
+        let now = load_coherent(cached.word.get());
+        let mut into = pa.0.wrapping_sub(cached.first.get());
+        if into >= cached.len.get() || !is_but_for_references(now, cached.value.get()) {
+            self.fill_block(pa, cached)?;
+            into = pa.0.wrapping_sub(cached.first.get());
         }
         Some(Block {
-            word: view.word.get(),
-            value: view.value.get(),
+            word: cached.word.get(),
+            value: cached.value.get(),
             // A frame of the block is in the same pool: its number stays in its half.
-            frame: view.head.get().wrapping_add(into / PAGE_SIZE),
+            frame: cached.head.get().wrapping_add(into / PAGE_SIZE),
         })
     }
 
     #[cold]
     #[inline(never)]
-    fn fill_block(self, pa: PhysAddr, view: &CachedBlock) -> Option<()> {
-        view.len.set(0);
+    fn fill_block(self, pa: PhysAddr, cached: &CachedBlock) -> Option<()> {
+        cached.len.set(0);
         let cx = self.cx();
         let (head, _) = cx.frames().head_now(FrameRef::of(pa)?).ok()?;
         let at = cx.frames().record_at(head.frame)?;
@@ -433,11 +436,11 @@ impl FastSpace {
         if dyad_retype::word::version_in(value) != head.version || pa.0.wrapping_sub(first) >= len {
             return None;
         }
-        view.first.set(first);
-        view.word.set(&record.w0);
-        view.value.set(value & !u64::from(Refs::MAX.get()));
-        view.head.set(head.bits());
-        view.len.set(len);
+        cached.first.set(first);
+        cached.word.set(&record.w0);
+        cached.value.set(value & !u64::from(Refs::MAX.get()));
+        cached.head.set(head.bits());
+        cached.len.set(len);
         Some(())
     }
 
@@ -473,15 +476,15 @@ pub fn region(
     if !local.cache.fast() {
         return None;
     }
-    let view = &local.cache.pages.regions[(va >> COVER) as usize % REGIONS];
-    if let Some((words, place)) = view.place.get()
-        && view.space.get() == space
-        && va.wrapping_sub(view.start.get()) < view.len.get()
-        && load_coherent(&place.region_changes) == view.changes.get()
+    let cached = &local.cache.pages.regions[(va >> COVER) as usize % REGIONS];
+    if let Some((words, place)) = cached.place.get()
+        && cached.space.get() == space
+        && va.wrapping_sub(cached.start.get()) < cached.len.get()
+        && load_coherent(&place.region_changes) == cached.changes.get()
     {
-        return Some((words, place, view.kind.get()));
+        return Some((words, place, cached.kind.get()));
     }
-    fill_region(local, space, va, view)
+    fill_region(local, space, va, cached)
 }
 
 #[cold]
@@ -490,9 +493,9 @@ fn fill_region(
     local: &'static CpuLocal,
     space: u64,
     va: u64,
-    view: &CachedRegion,
+    cached: &CachedRegion,
 ) -> Option<(CoherentWords, &'static Space, Option<RegionKind>)> {
-    view.space.set(0);
+    cached.space.set(0);
     let cx = KernelCtx {
         node: node(),
         local,
@@ -517,11 +520,11 @@ fn fill_region(
             break;
         }
     }
-    view.start.set(start);
-    view.len.set(end - start);
-    view.changes.set(changes);
-    view.place.set(Some((words, place)));
-    view.kind.set(kind);
-    view.space.set(space);
+    cached.start.set(start);
+    cached.len.set(end - start);
+    cached.changes.set(changes);
+    cached.place.set(Some((words, place)));
+    cached.kind.set(kind);
+    cached.space.set(space);
     Some((words, place, kind))
 }

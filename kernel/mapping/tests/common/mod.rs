@@ -234,7 +234,7 @@ macro_rules! with_entry {
                     None => 0,
                 };
                 let $entry = &Plain {
-                    known: Remembered { mem, at, n: $n },
+                    cached: Remembered { mem, at, n: $n },
                     empty,
                     page: page_word(),
                 };

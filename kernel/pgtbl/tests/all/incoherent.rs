@@ -1,4 +1,4 @@
-//! Page tables shared by nodes whose caches nobody keeps coherent: the remote CPU drivers work,
+//! Page tables shared by nodes without coherent caches: the remote CPU drivers work,
 //! whatever the caches do, and every flush in them is needed, shown by leaving it out; and what
 //! the owner's hardware, which walks tables through its cache, makes of them.
 
@@ -22,7 +22,7 @@ const EPOCH: PhysAddr = PhysAddr(0x40_0000_0040);
 const SEEDS: u64 = if cfg!(miri) { 1 } else { 24 };
 /// Of the lines of old frames one of this many is looked at.
 const LINES: usize = if cfg!(miri) { 8 } else { 1 };
-/// More operations than any run takes in which nobody waits for ever.
+/// More operations than any run takes in which no node waits for ever.
 const STEPS: u64 = 100_000;
 
 type Outcome = Result<(), String>;

@@ -1,4 +1,4 @@
-//! What an operation does when somebody else changes the entry between its look and its CAS:
+//! What an operation does when another CPU changes the entry between its look and its CAS:
 //! deterministic, unlike the races between threads.
 
 use crate::common;
@@ -175,7 +175,7 @@ fn a_mapping_gives_way_to_one_that_was_faster() {
     for isa in Isa::ALL {
         for (theirs, error) in [
             (Pte::Leaf(other), MapError::Exists(other)),
-            // Mapped and unmapped again: a stamp that nobody has checked.
+            // Mapped and unmapped again: a stamp that has not been checked.
             (Pte::Empty { epoch: at(9) }, MapError::Contended),
             (Pte::Closing { node }, MapError::Closing),
         ] {

@@ -1,6 +1,6 @@
 //! Random operations on both formats against a naive model, with the owner's CPU setting accessed
 //! and dirty bits in between; then everything is freed and every frame must be back. The same with
-//! operations from three nodes whose caches nobody keeps coherent.
+//! operations from three nodes without coherent caches.
 
 use crate::common;
 

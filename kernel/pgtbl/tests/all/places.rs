@@ -106,7 +106,7 @@ fn a_table_is_closed_reopened_and_taken_out() {
         let link = t.find(VA, Level::L2).unwrap();
         assert_eq!(t.meaning(&link), Pte::Table(below[2]));
         t.close_table(&link, node(1)).unwrap();
-        assert!(!t.is_linked(&inside), "whoever pins it now sees that");
+        assert!(!t.is_linked(&inside), "a CPU that pins it now sees that");
         assert_eq!(t.find(VA, Level::L1).unwrap().level, Level::L2);
         t.reopen_table(&link, node(1), below[2]).unwrap();
         assert!(t.is_linked(&inside));

@@ -1,4 +1,4 @@
-//! Quiescence between nodes whose caches nobody keeps coherent: after a round nothing is stale, the
+//! Quiescence between nodes without coherent caches: after a round nothing is stale, the
 //! protocol's own words are not read stale, whatever the caches do, and each flush is needed, shown
 //! by leaving out one after the other.
 

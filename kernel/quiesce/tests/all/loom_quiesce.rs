@@ -1,4 +1,4 @@
-//! Model checks: what was unpublished is not reused while somebody uses it, in any interleaving
+//! Model checks: what was unpublished is not reused while a CPU uses it, in any interleaving
 //! and with any weak ordering; and what this needs, shown by taking it away: rules one by one, and
 //! fences and orders one place in the source after the other.
 
@@ -356,7 +356,7 @@ fn mutant_log_that_is_not_in_the_set() {
     without!("log::attach::set", logged(&Orders::all()));
 }
 
-/// CPU 1 wakes up while CPU 0 asks for acknowledgements: nobody waits for it, or it is called.
+/// CPU 1 wakes up while CPU 0 asks for acknowledgements: the round does not wait for it, or it is called.
 fn unheard(orders: &Orders) {
     let orders = orders.clone();
     explore(None, move || {
@@ -466,7 +466,7 @@ const JUDGES: [Judge; 11] = [
         rounds,
         &[("words.rs", Fence), ("words.rs", Acquire)],
     ),
-    // Of `wake`; the same as above.
+    // Of `wake`: as for `rounds`, the stamp comes after the unpublishing.
     (
         "sleep",
         sleep,
@@ -533,7 +533,7 @@ const SPARE: [(&str, Kind); 8] = [
     ("round.rs", Acquire),
     ("round.rs", Fence),
     ("round.rs", Release),
-    // `now`: nobody looks at anything because of an epoch he has loaded here.
+    // `now`: no node looks at anything because of an epoch that it has loaded here.
     ("words.rs", Acquire),
     // A node's state: its fence when it joins, and that before the stamp, decide whether the stamp
     // concerns it.

@@ -8,8 +8,8 @@ use dyad_object::find;
 use super::threads::sound;
 use super::{Trio, cpu};
 
-/// Node 1 dies before each change that `SetFaultHandler` makes. Until then nobody else changes the component.
-/// From then on others do, whether or not the node has been recovered, and nobody finds half a handler.
+/// Node 1 dies before each change that `SetFaultHandler` makes. Until then no other node changes the component.
+/// From then on others do, whether or not the node has been recovered, and no reader finds half a handler.
 #[test]
 fn a_handler_that_a_dead_node_was_setting_is_whole_and_can_be_set_anew() {
     let mut found = [0; 2];

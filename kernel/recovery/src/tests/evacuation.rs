@@ -1,4 +1,4 @@
-//! A page that a node was moving when it died: whoever goes on, all ISAs have it at one place, and what was
+//! A page that a node was moving when it died: whichever node goes on, all ISAs have it at one place, and what was
 //! written to it last is there.
 
 use std::string::String;
@@ -123,6 +123,6 @@ fn a_page_that_a_dead_node_was_moving_has_one_place() {
                 break;
             }
         }
-        assert!(halves > 0, "nobody has died between the tables");
+        assert!(halves > 0, "no node has died between the tables");
     }
 }

@@ -1,4 +1,4 @@
-//! Lists of threads that schedulers are to be told of, when somebody dies who has some of them in hand.
+//! Lists of threads that schedulers are to be told of, when a node dies that has some of them in hand.
 
 use std::vec::Vec;
 
@@ -74,7 +74,7 @@ fn news_that_a_dead_node_had_in_hand_are_told_anew() {
             s.recover(0);
             // It was stopped, as there is no node like the one that died.
             assert_eq!(told(&s, &c, 0), [70], "{before}, {changes}");
-            // What has been taken off and passed on to nobody looks like what is known.
+            // A thread that has been taken off and not been passed on looks like one that the scheduler knows of.
             assert_eq!(told(&s, &c, 2), [71, 72], "{before}, {changes}");
             for t in list {
                 assert_eq!(t.event.load(RELAXED), 0);

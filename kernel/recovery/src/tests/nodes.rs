@@ -54,7 +54,7 @@ fn silent_nodes_are_suspected_and_trusted_again() {
     assert_eq!(s.state(1).state, NodeState::Suspect);
     s.look(0);
     assert_eq!(s.state(1).state, NodeState::Suspect);
-    // Its heart beats, and somebody sees it.
+    // Its heart beats, and another node sees it.
     let e = s.machines[0].node().sb.node(node(1));
     e.heartbeat.fetch_add(1, Ordering::Relaxed);
     s.look(0);

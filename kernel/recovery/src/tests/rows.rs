@@ -77,15 +77,13 @@ impl Things {
         map::<MockX86>(&t, at(isa, 1), MAPPED, &page, 0, Perms::READ).unwrap();
         let (root, leaf) = (s.object(CAPTBL_ROOT), s.object(CAPTBL_LEAF));
         let hung = s.object(CAPTBL_LEAF);
-        c.with_services(|v| c.captbls().cons(root, 3, hung, &c, v))
-            .unwrap();
+        c.captbls().cons(root, 3, hung, &c, &c).unwrap();
         let component = s.object(Component::KIND);
         let object: &'static Component = find(c.node, component, Component::KIND).unwrap();
         component::set_parts(&c, object, root, space).unwrap();
         let slot = SlotPlace::new(hung, 1).unwrap();
         let contents = capability(component);
-        c.with_services(|v| c.captbls().slot_activate(slot, &contents, v))
-            .unwrap();
+        c.captbls().slot_activate(slot, &contents, &c).unwrap();
         let things = Things {
             space,
             tables,
@@ -151,22 +149,19 @@ const ACTS: &[(&str, Act)] = &[
     ("activate", |c, t, _| {
         let slot = SlotPlace::new(t.leaf, 5).unwrap();
         let contents = capability(t.component);
-        c.with_services(|v| c.captbls().slot_activate(slot, &contents, v))?;
+        c.captbls().slot_activate(slot, &contents, c)?;
         Ok(0)
     }),
     ("deactivate", |c, t, _| {
         let slot = SlotPlace::new(t.hung, 1).unwrap();
-        Ok(
-            c.with_services(|v| c.captbls().slot_deactivate(slot, None, v))?
-                .get(),
-        )
+        Ok(c.captbls().slot_deactivate(slot, None, c)?.get())
     }),
     ("cons", |c, t, _| {
-        c.with_services(|v| c.captbls().cons(t.root, 9, t.leaf, c, v))?;
+        c.captbls().cons(t.root, 9, t.leaf, c, c)?;
         Ok(0)
     }),
     ("decons", |c, t, _| {
-        c.with_services(|v| c.captbls().decons(t.root, 3, c, v))?;
+        c.captbls().decons(t.root, 3, c, c)?;
         Ok(0)
     }),
     ("map", |c, t, isa| {
@@ -194,15 +189,15 @@ const ACTS: &[(&str, Act)] = &[
         unlink(&this(c, t.space), at(isa, 2), EMPTY)
     }),
     ("map quickly", |c, t, isa| {
-        let known = CachedCap::of_block(c, &t.second).ok_or(Error::Corrupt)?;
-        let (block, page) = known.page(t.second.object.unwrap().frame.address(), 0);
+        let cached = CachedCap::of_block(c, &t.second).ok_or(Error::Corrupt)?;
+        let (block, page) = cached.page(t.second.object.unwrap().frame.address(), 0);
         let perms = Perms::READ | Perms::USER;
-        let near = this(c, t.space).near();
-        let done = near.map(isa, FREE, &block, page, perms);
+        let fast = this(c, t.space).fast();
+        let done = fast.map(isa, FREE, &block, page, perms);
         done.map(|()| 0).ok_or(Error::NotReady)
     }),
     ("unmap quickly", |c, t, isa| {
-        let done = this(c, t.space).near().unmap(isa, MAPPED);
+        let done = this(c, t.space).fast().unmap(isa, MAPPED);
         Ok(done.ok_or(Error::NotReady)??.get())
     }),
     ("activate quickly", |c, t, _| {

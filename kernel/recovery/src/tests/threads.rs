@@ -282,7 +282,7 @@ fn resume(s: &Trio, c: &Cast, which: u64) -> Result<OpOutcome, Error> {
     ops::thread::dispatch::<MockX86>(&s.cx(0), c.thread(s), ThreadOp::Resume as u64, a)
 }
 
-/// Its registers died with the machine, and nobody called it from elsewhere. It does not begin anew on
+/// Its registers died with the machine, and no thread called it from elsewhere. It does not begin anew on
 /// the other ISA as if nothing had been.
 #[test]
 fn a_thread_that_ran_there_is_stopped_and_its_scheduler_told() {
@@ -462,7 +462,7 @@ fn returns_once_node_1_is_dead(from: &[usize]) -> (Trio, Cast) {
     (s, c)
 }
 
-/// The caller's node has died meanwhile: nobody but the callers further out can be told.
+/// The caller's node has died meanwhile: only the callers further out can be told.
 #[test]
 fn a_return_to_a_dead_node_leads_to_the_last_caller_that_lives() {
     let (s, c) = returns_once_node_1_is_dead(&[2, 1]);
@@ -478,7 +478,7 @@ fn a_return_to_a_dead_node_leads_to_the_last_caller_that_lives() {
     sound(&s);
 }
 
-/// Without a caller that lives the thread does not stay in the service, and nobody resumes it there.
+/// Without a caller that lives the thread does not stay in the service, and no scheduler resumes it there.
 #[test]
 fn a_thread_all_of_whose_callers_have_died_ends_when_it_returns() {
     let (s, c) = returns_once_node_1_is_dead(&[1, 1]);
@@ -527,7 +527,7 @@ fn threads_of_others_are_left_alone() {
     }
 }
 
-/// A thread that the dead node was just configuring or resuming may be half changed: nobody runs it
+/// A thread that the dead node was just configuring or resuming may be half changed: no CPU runs it
 /// before it has been configured anew.
 #[test]
 fn threads_that_were_being_changed_are_stopped_for_good() {

@@ -1,4 +1,4 @@
-//! Threads of live nodes that somebody was waking who dies.
+//! Threads of live nodes that a node was waking when it died.
 
 use std::vec::Vec;
 
@@ -17,7 +17,7 @@ fn state(s: &Trio, t: &Thread) -> State {
     t.owner(s.machines[0].node().words).unwrap().state
 }
 
-/// The scheduler of node 2's CPU, which waits for news, and is scheduled by nobody.
+/// The scheduler of node 2's CPU, which waits for news, and has no scheduler itself.
 fn root(s: &Trio, c: &Cast, line: &Line) -> &'static Thread {
     let t = another(s, c, 2, 0);
     t.scheduler.store(0, RELAXED);

@@ -1,5 +1,5 @@
-//! Contents of frames that change hands between nodes whose caches nobody keeps coherent: once a
-//! frame may be reused, nobody finds in it what it held before, neither those that looked into it
+//! Contents of frames that change hands between nodes without coherent caches: once a
+//! frame may be reused, no node finds in it what it held before, neither those that looked into it
 //! nor those that filled it.
 
 use crate::common;

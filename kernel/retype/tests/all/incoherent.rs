@@ -1,4 +1,4 @@
-//! Frames between nodes whose caches nobody keeps coherent: every row sees what is so in memory,
+//! Frames between nodes without coherent caches: every row sees what is so in memory,
 //! whatever the caches hold, and each flush is needed, shown by leaving out one after the other.
 
 use crate::common;

@@ -227,7 +227,7 @@ fn a_frame_is_given_up_unless_others_have_changed_it() {
         let others = [
             // A reference has come.
             (word(7, ty, 1), Refused::InUse),
-            // Somebody else has given it up, and it is somebody else's, of the same kind.
+            // Another node has given it up, and it has a new owner, of the same kind.
             (word(8, ty, 0), Refused::Stale),
             (word(8, FrameType::Untyped(Order::FRAME), 0), Refused::Stale),
             (word(7, FrameType::Retyping(node(1)), 0), Refused::InUse),

@@ -1,4 +1,4 @@
-//! Rings, sleep and wake between nodes whose caches nobody keeps coherent: they work, whatever the
+//! Rings, sleep and wake between nodes without coherent caches: they work, whatever the
 //! caches do, and every flush is needed, shown by leaving out one after the other.
 //!
 //! Behaviour only is judged when flushes are left out: that a message is wrong or never comes. With
@@ -221,7 +221,7 @@ fn threads_arrive(mem: &StaleMem, flushes: &Flushes) -> Outcome {
     mem.interleave(STEPS, vec![giver, receiver])
 }
 
-/// A receiver that has come back looks by itself: nobody rings for it, and it looks at what is so
+/// A receiver that has come back looks by itself: no sender rings for it, and it looks at what is so
 /// now, not at what was when it went away last.
 fn nobody_rings_for_nothing(mem: &StaleMem, flushes: &Flushes) -> Outcome {
     let sender = flushes.on(mem.node(SENDER));

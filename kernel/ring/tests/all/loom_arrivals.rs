@@ -108,7 +108,7 @@ fn deliver(lacks: Lacks, givers: &'static [&'static [u32]], parts: Parts) {
         if wake::take_pending(&*mem, &LINE) != 0 {
             let batch = (parts.take)(&mem, &mut next);
             for id in batch.ids() {
-                // By the owner word: a bit alone gives nobody a thread.
+                // By the owner word: a bit alone gives no CPU a thread.
                 missing -= mem.cas(owner(id), 1, 2).is_ok() as usize;
             }
             if batch.more {

@@ -1,5 +1,5 @@
-//! Model checks of CPUs that spin: no thread that is handed over is lost, none runs twice, and whoever
-//! takes it finds what it carries, in any interleaving, with any weak ordering; and each part of the
+//! Model checks of CPUs that spin: no thread that is handed over is lost, none runs twice, and the CPU
+//! that takes it finds what it carries, in any interleaving, with any weak ordering; and each part of the
 //! protocol is needed, shown by taking it away.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Model checks of threads that go to sleep at an endpoint: none sleeps beside news, none is woken twice, and none sleeps
-//! that nobody wakes, in any interleaving, with any weak ordering; and each part of the protocol is needed, shown by taking
+//! that no sender wakes, in any interleaving, with any weak ordering; and each part of the protocol is needed, shown by taking
 //! it away.
 
 use std::sync::Arc;
@@ -87,7 +87,7 @@ fn goes_to_sleep(mem: &LoomMem, parts: Parts) -> bool {
     match sleep::begin(&words, WAITER, WAIT, has_pending) {
         Begun::Waits => {}
         Begun::Pending | Begun::TakenOff => return false,
-        Begun::Busy => unreachable!("nobody else waits"),
+        Begun::Busy => unreachable!("no other thread waits"),
     }
     assert!(sleep::block(&words, OWNER, RUNNING, ASLEEP));
     if !parts.looks_again || sleep::still_waits(&words, WAITER, WAIT) {

@@ -25,7 +25,7 @@ use crate::resolve::Outcome;
 #[cfg(feature = "host")]
 impl SpaceCtx<'_> {
     /// This space for the fast paths.
-    pub fn near(&self) -> FastSpace {
+    pub fn fast(&self) -> FastSpace {
         FastSpace {
             local: self.cx.local,
             object: self.object.bits(),
@@ -48,16 +48,16 @@ impl FastRows for FastSpace {
     #[inline(always)]
     fn map(self, isa: Isa, va: u64, block: &Block, pa: PhysAddr, perms: Perms) -> Option<()> {
         let to = plain::page(isa, pa, perms)?;
-        let spot = self.spot(isa, va)?;
-        let from = load_coherent(spot.entry);
+        let pte = self.pte(isa, va)?;
+        let from = load_coherent(pte.entry);
         if !self.may_fill(isa, from) && !lacks!("mapping::fastpath::map::stamp") {
             return None;
         }
-        let intent = spot.intent(Row::Map, block);
-        match row::map(&spot.entry(block, from, to), &intent, &spot.services()) {
+        let intent = pte.intent(Row::Map, block);
+        match row::map(&pte.entry(block, from, to), &intent, &pte.services()) {
             Ok(()) => Some(()),
             Err(_) => {
-                table_may_be_gone(self, spot);
+                table_may_be_gone(self, pte);
                 None
             }
         }
@@ -65,11 +65,11 @@ impl FastRows for FastSpace {
 
     #[inline(always)]
     fn unmap(self, isa: Isa, va: u64) -> Option<Result<Epoch>> {
-        let spot = self.spot(isa, va)?;
-        let raw = load_coherent(spot.entry);
+        let pte = self.pte(isa, va)?;
+        let raw = load_coherent(pte.entry);
         let block = self.block(plain::given_page_in(isa, raw)?)?;
-        let intent = spot.intent(Row::Unmap, &block);
-        match row::unmap(&spot.entry(&block, 0, raw), &intent, &spot.services()) {
+        let intent = pte.intent(Row::Unmap, &block);
+        match row::unmap(&pte.entry(&block, 0, raw), &intent, &pte.services()) {
             Ok(stamp) => Some(Ok(stamp)),
             Err(NotUnmapped::Lost) => Some(Err(Error::NodeDead)),
             Err(_) => None,
@@ -78,36 +78,36 @@ impl FastRows for FastSpace {
 
     #[inline(always)]
     fn protect(self, isa: Isa, va: u64, write: bool) -> Option<Epoch> {
-        let spot = self.spot(isa, va)?;
-        let raw = load_coherent(spot.entry);
+        let pte = self.pte(isa, va)?;
+        let raw = load_coherent(pte.entry);
         let word = plain::protected(isa, raw, write)?;
-        spot.words
-            .exchange(spot.entry, raw, word)
-            .then(|| spot.services().now())
+        pte.words
+            .exchange(pte.entry, raw, word)
+            .then(|| pte.services().now())
     }
 }
 
 /// Row map from peer.
 #[inline(always)]
 fn copy(
-    near: FastSpace,
+    fast: FastSpace,
     (source, raw, perms): (&CachedPte, u64, Perms),
-    (spot, from): (&CachedPte, u64),
+    (pte, from): (&CachedPte, u64),
     (block, to): (&Block, u64),
     space: &'static Space,
 ) -> Option<Result<Outcome>> {
-    let entry = spot.entry(block, from, to);
+    let entry = pte.entry(block, from, to);
     let still = || {
         let now = load_coherent(source.entry);
         now == raw || plain::page_in(source.isa, now) == plain::page_in(source.isa, raw)
     };
-    let intent = spot.intent(Row::Map, block);
-    match row::copy(&entry, &intent, still, &spot.services()) {
+    let intent = pte.intent(Row::Map, block);
+    match row::copy(&entry, &intent, still, &pte.services()) {
         Ok(()) => {
-            spot.words.increase(&space.faults_copied, 1);
+            pte.words.increase(&space.faults_copied, 1);
             Some(Ok(Outcome::Copied))
         }
-        Err(why) => not_copied(near, space, (spot, block), why, perms),
+        Err(why) => not_copied(fast, space, (pte, block), why, perms),
     }
 }
 
@@ -115,23 +115,23 @@ fn copy(
 #[cold]
 #[inline(never)]
 fn not_copied(
-    near: FastSpace,
+    fast: FastSpace,
     space: &'static Space,
-    (spot, block): (&CachedPte, &Block),
+    (pte, block): (&CachedPte, &Block),
     why: NotMapped,
     perms: Perms,
 ) -> Option<Result<Outcome>> {
-    owner_may_be_gone(near, space, block, perms);
-    table_may_be_gone(near, *spot);
+    owner_may_be_gone(fast, space, block, perms);
+    table_may_be_gone(fast, *pte);
     (why == NotMapped::Gone).then_some(Err(Error::Again))
 }
 
 /// Calls `SpaceCtx::table_may_be_gone` for a cached entry.
 #[cold]
 #[inline(never)]
-fn table_may_be_gone(near: FastSpace, spot: CachedPte) {
-    let cx = near.cx();
-    if let Some(object) = WeakRef::from_bits(near.object)
+fn table_may_be_gone(fast: FastSpace, pte: CachedPte) {
+    let cx = fast.cx();
+    if let Some(object) = WeakRef::from_bits(fast.object)
         && let Ok(space) = find(cx.node, object, Space::KIND)
     {
         let this = SpaceCtx {
@@ -139,20 +139,20 @@ fn table_may_be_gone(near: FastSpace, spot: CachedPte) {
             space,
             object,
         };
-        this.table_may_be_gone(spot.isa, Level::L1, spot.table().frame);
+        this.table_may_be_gone(pte.isa, Level::L1, pte.table().frame);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn owner_may_be_gone(near: FastSpace, space: &'static Space, block: &Block, perms: Perms) {
+fn owner_may_be_gone(fast: FastSpace, space: &'static Space, block: &Block, perms: Perms) {
     if perms.contains(Perms::OWNED)
         && let Some(page) = WeakRef::from_bits(block.frame)
-        && let Ok((head, _)) = near.cx().frames().head_now(page.frame)
+        && let Ok((head, _)) = fast.cx().frames().head_now(page.frame)
         && head.version == page.version
-        && let Some(object) = WeakRef::from_bits(near.object)
+        && let Some(object) = WeakRef::from_bits(fast.object)
     {
-        let cx = near.cx();
+        let cx = fast.cx();
         let this = SpaceCtx {
             cx: &cx,
             space,
@@ -177,17 +177,17 @@ pub fn resolve_fastpath(
     }
     let (_, space, region) = region(local, object, va)?;
     let this = FastSpace { local, object };
-    let own = this.spot(isa, va)?;
+    let own = this.pte(isa, va)?;
     let here = load_coherent(own.entry);
     let anonymous = match region {
         Some(RegionKind::Anonymous) => true,
         Some(RegionKind::Shared) => false,
         _ => return plain::empty_in(isa, here).map(|_| Err(Error::BadAddress)),
     };
-    let other = this.spot(isa.other(), va);
+    let other = this.pte(isa.other(), va);
     let raw = other.map_or(0, |o| load_coherent(o.entry));
     let (Some(other), Some((pa, perms))) = (&other, plain::page_in(isa.other(), raw)) else {
-        // Nobody has it, and of shared regions nobody but the handler makes one.
+        // No table has the page, and only the handler makes pages of shared regions.
         let nowhere = match other {
             Some(_) => plain::empty_in(isa.other(), raw).is_some(),
             None => this.no_table(isa.other(), va),

@@ -59,7 +59,7 @@ impl SpaceCtx<'_> {
             .pin_only(child, child_kind)
             .map_err(gone)
             .and_then(|()| {
-                // After the pin: nobody stamps it any more.
+                // After the pin: no CPU stamps it any more.
                 let quiet = match frames.read(child.frame) {
                     Ok((_, stamp)) => self.quiesced(stamp.epoch),
                     Err(_) => false,
@@ -151,7 +151,7 @@ impl SpaceCtx<'_> {
         self.intent(Row::Cons, root, self.object, place);
         let kinds = (Space::KIND, table_kind(isa, Level::L4));
         let done = self.pin_both(self.object, root, kinds).and_then(|()| {
-            // Nobody else has this table: the pin is the only one.
+            // The table is in no other place: the pin is the only one.
             for (slot, entry) in ROOT_SLOTS
                 .iter()
                 .zip(&self.cx.node.sb.roots[isa.index()].entries)

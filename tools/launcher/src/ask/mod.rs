@@ -218,12 +218,12 @@ pub enum Refusal {
         /// It has taken the request, but has not arrived; if not, the request was withdrawn.
         taken: bool,
     },
-    /// Whoever asked has gone.
+    /// The command that asked has gone.
     Withdrawn {
         /// The thread had taken the request by then.
         taken: bool,
     },
-    /// Somebody else has asked the same thread to go somewhere, or has withdrawn this.
+    /// Another command has asked the same thread to go somewhere, or has withdrawn this.
     Replaced,
     /// The thread has ended meanwhile, or was lost with its node.
     Gone,

@@ -7,7 +7,7 @@
 //!                                             └──system ends
 //! ```
 //!
-//! Whoever waits looks into the pool every [`LOOK`]; nothing of the system runs for that. However a wait
+//! A thread that waits looks into the pool every [`LOOK`]; nothing of the system runs for that. However a wait
 //! ends, the request is taken back, unless the thread or a newer request has done so already.
 //!
 //! Only processes of the same user are served.
@@ -130,7 +130,7 @@ impl Server {
             wake,
             thread: Some(thread),
         };
-        // In one step, for whoever looks at the same time.
+        // In one step, for commands that look at the same time.
         let new = dir.join(format!("{RUN_FILE}.new"));
         std::fs::write(&new, format!("{:#}\n", serde_json::to_value(&run)?))?;
         std::fs::rename(&new, &server.file)?;
@@ -205,7 +205,7 @@ fn question(stream: &UnixStream) -> Result<Question, Refusal> {
     serde_json::from_str(&line).map_err(|e| bad(&e))
 }
 
-/// Whether whoever asked has closed the connection, or said that it waits no longer.
+/// Whether the command that asked has closed the connection, or said that it waits no longer.
 fn has_gone(mut stream: &UnixStream) -> bool {
     let mut byte = [0];
     match stream.read(&mut byte) {

@@ -26,7 +26,7 @@ const SIMULATION: &str = "Simulation";
 pub const OUTPUT: &str = "Output";
 
 /// What describes a run: options of the command line, and keys of configuration files by the same names.
-/// Options that nobody has written are `None`, false or empty.
+/// Options that were not given are `None`, false or empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args, serde::Serialize, serde::Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct Settings {

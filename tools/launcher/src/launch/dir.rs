@@ -93,7 +93,7 @@ fn prune(runs: &Path) {
     dirs.sort();
     let surplus = dirs.len().saturating_sub(RUNS_KEPT);
     for old in &dirs[..surplus] {
-        // Somebody else may be removing it too.
+        // Another run may be removing it too.
         let _ = std::fs::remove_dir_all(old);
     }
 }

@@ -42,7 +42,7 @@ const REPORT_TIME: Duration = Duration::from_secs(2);
 const PANIC_TIME: Duration = Duration::from_secs(1);
 /// How long a machine may go on after another has shut down in good order.
 const LINGER: Duration = Duration::from_secs(20);
-/// After this long a dead node's machine is started again even if nobody has freed its place.
+/// After this long a dead node's machine is started again even if no node has freed its place.
 const RESTART_WAIT: Duration = Duration::from_secs(5);
 /// How often one node is started again.
 const MAX_RESTARTS: u32 = 3;
@@ -378,7 +378,7 @@ impl<'a> Supervisor<'a> {
         };
         let others_run = self.nodes().iter().any(Node::is_running);
         if self.stage != Stage::Running || !others_run {
-            // Nobody is left whom it could join.
+            // No node is left that it could join.
             self.system.nodes[i].waits_since = None;
             self.system.nodes[i].excused = others_run || self.first_exit.is_some();
             return;

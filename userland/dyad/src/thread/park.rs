@@ -43,7 +43,7 @@ pub(super) fn reset(thread: Number) {
 /// since it last waited. May also return spuriously, so callers must test their condition again.
 ///
 /// Also returns once after each loss of threads of the program with a node. If the thread that was to unpark this one is
-/// among them, nobody else will: a loop around `park` that is to survive the loss tests [`Thread::is_lost`].
+/// among them, no other thread will: a loop around `park` that is to survive the loss tests [`Thread::is_lost`].
 ///
 /// ```no_run
 /// use core::sync::atomic::{AtomicBool, Ordering};

@@ -104,7 +104,7 @@ impl<W: Words, H: Host> Station<W, H> {
             return;
         }
         for s in stations(self.ready & !self.broken) {
-            // An error is found again by whoever receives, or waits for this station.
+            // An error is found again by a call that receives, or waits for this station.
             while let Ok(true) = self.look_at(s, REPLY) {
                 let Ok(Some(header)) = self.take(s, REPLY) else {
                     continue;

@@ -1,7 +1,7 @@
 //! Work that borrows from the stack of the thread that hands it out.
 //!
 //! ```text
-//!   begin ──▶ handed to somebody, counted ──run, or dropped──▶ not counted ──none left──▶ the scope ends
+//!   begin ──▶ handed to a thread, counted ──run, or dropped──▶ not counted ──none left──▶ the scope ends
 //! ```
 //!
 //! The lifetime of work is erased when the work is handed out. This is sound because the scope does not end

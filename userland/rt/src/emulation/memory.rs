@@ -170,7 +170,7 @@ impl Memory for Own {
         };
         let len = (left as usize).min(bytes.len());
         for (byte, at) in bytes[..len].iter_mut().zip(at..) {
-            // SAFETY: 1. By `new`, the range is mapped readable. 2. Nobody writes text.
+            // SAFETY: 1. By `new`, the range is mapped readable. 2. Text is never written.
             *byte = unsafe { with_exposed_provenance::<u8>(at as usize).read() };
         }
         Ok(len)

@@ -15,10 +15,10 @@
 //! A thread that goes back goes to where it was stopped, or, if that node has died, to another one of its ISA.
 //! If there is none it is lost, as any thread is that a node dies under.
 //!
-//! A point that threads come to only if they are asked to go is asked for in the word for that. Somebody else may
+//! A point that threads come to only if they are asked to go is asked for in the word for that. Another thread may
 //! take that back: so the word is looked at again now and then.
 //!
-//! The native stack of the new node's ISA is not used meanwhile: whoever lands may lay frames out there.
+//! The native stack of the new node's ISA is not used meanwhile: a thread that lands may lay frames out there.
 //! What the thread does it does to the program's memory, with atomic accesses, so other threads of the
 //! program can run natively on any node.
 //!
@@ -34,7 +34,7 @@
 //! | step | order |
 //! |---|---|
 //! | init: page, then `PENDING`; the thread begins elsewhere | release; acquire, and the hand-over of the thread |
-//! | the runtime: outcome and registers, then `LANDED` or `BACK` | release: whoever sees that reads the rest |
+//! | the runtime: outcome and registers, then `LANDED` or `BACK` | release: a reader that sees that reads the rest |
 
 mod guest;
 mod memory;
@@ -295,7 +295,7 @@ fn enter(n: u64, interpret: u64) {
             if let Some(used) = DATA_STACKS.get(n as usize) {
                 used.store(spine::data_stack_pointer(), Ordering::Relaxed);
             }
-            // SAFETY: 1. The function takes one argument and never returns. 2. Nobody else uses the
+            // SAFETY: 1. The function takes one argument and never returns. 2. No other code uses the
             // stack; what was on this one is not needed.
             let e = unsafe { own(n).jump(here, interpret, stack, n) };
             give_up("it cannot change its stack: ", e)
@@ -419,7 +419,7 @@ fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
         }
         let refusal = match run.end {
             End::Limit => {
-                // Whoever had asked for something has taken it back.
+                // The thread that had asked for something has taken it back.
                 asks |= point.is_asked && exchange(0, request);
                 continue;
             }
@@ -477,7 +477,7 @@ fn on<G: Guest>(n: u64, page: Mapped, isa: Isa, registers: &Registers) -> ! {
     };
     marker::abandon();
     if asks {
-        // It stays. What somebody else has asked meanwhile counts.
+        // It stays. What another thread has asked meanwhile counts.
         exchange(request, 0);
     }
     word_of!(page, outcome).store(why, Ordering::Relaxed);

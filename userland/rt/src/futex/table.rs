@@ -2,7 +2,7 @@
 //!
 //! A word for each thread says what it waits for: the truth. A word for each *bucket* of addresses
 //! says which threads may be waiting for one of them, a bit each, so that a wake-up looks at one word
-//! if nobody waits: a hint, with more bits than there are waiters.
+//! if no thread waits: a hint, with more bits than there are waiters.
 //!
 //! ```text
 //!   waits[n]:   0 ──begin──▶ key ──end──▶ 0

@@ -79,7 +79,7 @@ impl Default for Heaps {
 
 // SAFETY: 1. Each heap keeps the contract for its own blocks, and a block goes back to the heap it came
 // from: heaps have no memory in common, so its address says which. 2. `any` is set before the first block
-// of a node's heap is known to anybody, and whoever has the block has seen that.
+// of a node's heap is handed out, and a thread that has the block has seen that.
 unsafe impl GlobalAlloc for Heaps {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match chosen() {
@@ -108,7 +108,7 @@ unsafe impl GlobalAlloc for Heaps {
         let new = heap.take(unsafe { Layout::from_size_align_unchecked(size, layout.align()) });
         if !new.is_null() {
             // SAFETY: 1. Both blocks are at least that long, and not the same. 2. The old one is of
-            // this heap, and nobody uses it from here on.
+            // this heap, and it is not used from here on.
             unsafe {
                 ptr::copy_nonoverlapping(block, new, layout.size().min(size));
                 heap.give_back(block, layout);

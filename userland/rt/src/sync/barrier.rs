@@ -47,7 +47,7 @@ impl Barrier {
         let round = self.round.load(Ordering::Acquire);
         // Releases what this one has done, and the last one acquires it from all.
         if self.come.fetch_add(1, Ordering::AcqRel) + 1 >= self.threads {
-            // Before the round: nobody of the next one has come yet.
+            // Before the round: no thread of the next one has come yet.
             self.come.store(0, Ordering::Relaxed);
             self.round.fetch_add(1, Ordering::Release);
             futex::wake_all(&self.round);

@@ -1,7 +1,7 @@
 //! A lock that sleeps.
 //!
 //! ```text
-//!            lock                        somebody waits
+//!            lock                        a thread waits
 //!   0 ──────────────▶ owner ─────────────────────────────────▶ owner | CONTENDED
 //!   ▲                   │ unlock                                 │ unlock: wakes one
 //!   └───────────────────┴────────────────────────────────────────┘
@@ -151,7 +151,7 @@ impl<T> Mutex<T> {
         .then(|| MutexGuard::of(self))
     }
 
-    /// The value, of a mutex that nobody else has.
+    /// The value, of a mutex that no other thread has.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
@@ -225,7 +225,7 @@ impl<T> Deref for MutexGuard<'_, T> {
 
 impl<T> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: 1. As above. 2. `&mut self` excludes other references through this guard.
+        // SAFETY: 1. The guard exists, so its thread has the mutex. 2. `&mut self` excludes other references through this guard.
         unsafe { &mut *self.mutex.value.get() }
     }
 }

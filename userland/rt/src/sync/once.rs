@@ -1,7 +1,7 @@
 //! Something that happens once.
 //!
 //! ```text
-//!   0 ──first──▶ who runs it ──somebody waits──▶ who | AWAITED ──▶ DONE: wakes all
+//!   0 ──first──▶ who runs it ──a thread waits──▶ who | AWAITED ──▶ DONE: wakes all
 //! ```
 
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -41,7 +41,7 @@ impl Once {
         self.state.load(Ordering::Acquire) == DONE
     }
 
-    /// Calls `f` if nobody has yet; it has been called, and has come back, when this comes back.
+    /// Calls `f` if no thread has yet; it has been called, and has come back, when this comes back.
     ///
     /// # Panics
     ///

@@ -341,7 +341,7 @@ impl<T> Deref for RwLockWriteGuard<'_, T> {
 
 impl<T> DerefMut for RwLockWriteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: 1. As above. 2. `&mut self` excludes other references through this guard.
+        // SAFETY: 1. The word names this thread as the writer. 2. `&mut self` excludes other references through this guard.
         unsafe { &mut *self.lock.value.get() }
     }
 }

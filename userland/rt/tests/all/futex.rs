@@ -1,5 +1,5 @@
 //! The futex table under load, with parking that has no deadline: a wake-up that is lost, or taken by
-//! somebody who does not know it, leaves a thread asleep for ever.
+//! a thread that does not know it, leaves a thread asleep for ever.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -167,7 +167,7 @@ fn all_that_can_wait_are_woken_by_counts() {
     }
 }
 
-/// Nobody is passed over as long as others are woken.
+/// No waiter is passed over as long as others are woken.
 #[test]
 fn turns_go_round() {
     let world = World::new();
@@ -186,7 +186,7 @@ fn turns_go_round() {
         world.table.begin(n, key);
     }
     assert_eq!(seen, [3; THREADS]);
-    // Of another word nobody waits, also if it is in the same bucket.
+    // At another word no thread waits, also if it is in the same bucket.
     for other in 1..200 {
         let key = key + 4 * other;
         let mut waiting = world.table.waiting(key);

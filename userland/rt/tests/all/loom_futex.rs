@@ -1,8 +1,8 @@
 //! Model checks of the futex table: no wake-up is lost in any interleaving, with any weak ordering; a
-//! wake-up is sent once for each thread that is taken, and none if nobody waits; and each part of the
+//! wake-up is sent once for each thread that is taken, and none if no thread waits; and each part of the
 //! protocol is needed, shown by taking it away.
 //!
-//! A lost wake-up leaves a waiter asleep with nobody left to wake it: loom reports it as a deadlock.
+//! A lost wake-up leaves a waiter asleep with no thread left to wake it: loom reports it as a deadlock.
 
 use std::sync::Arc;
 
@@ -162,7 +162,7 @@ fn one_each<const LACKS: u8>() {
     world.word.store(1, Ordering::Release);
     let woken = world.wake(1);
     waiter.join().unwrap();
-    // One for each that was taken, and nobody is left to be taken.
+    // One for each that was taken, and no waiter is left to be taken.
     assert_eq!(world.sends(), woken);
     assert!(woken <= 1);
     assert_eq!(world.wake(u32::MAX), 0);
@@ -227,7 +227,7 @@ fn waking_all_wakes_all() {
     });
 }
 
-/// A wake-up of one goes to one that knows of it: whoever was about to leave says that it has taken it,
+/// A wake-up of one goes to one that knows of it: a waiter that was about to leave says that it has taken it,
 /// and can pass it on. So the other one does not sleep for ever.
 #[test]
 fn a_waiter_that_leaves_does_not_swallow_a_wake_up() {

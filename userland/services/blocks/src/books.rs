@@ -33,7 +33,7 @@ pub enum Wish {
 }
 
 impl Wish {
-    /// Whether nobody has decided about it yet.
+    /// Whether it has not been decided yet.
     pub const fn is_open(self) -> bool {
         matches!(self, Wish::Asked | Wish::Waiting)
     }
@@ -197,7 +197,7 @@ impl<const N: usize> Books<N> {
         }
         if holding.open() == before {
             if self.wishes[n] == Wish::Refused {
-                // Whoever comes next may ask again.
+                // The next thread may ask again.
                 self.wishes[n] = Wish::None;
                 if k.now().ns.saturating_sub(self.refused_at[n]) <= FRESH_NS {
                     return Err(Error::NoMemory);

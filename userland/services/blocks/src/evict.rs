@@ -1,4 +1,4 @@
-//! Blocks that are taken from nodes for others: *eviction*. Whoever leads carries it out beside the
+//! Blocks that are taken from nodes for others: *eviction*. The leader carries it out beside the
 //! program, a piece at a time.
 //!
 //! ```text
@@ -14,7 +14,7 @@
 //!   │             └──────────────┬─────────────────────┘
 //!   │                            │ the whole address space has been gone through
 //!   ├── every frame is untyped: the block is the other node's ◀─────────┤
-//!   └── STAYS: kernel objects, no frame to move to, nobody to get it ◀──┘
+//!   └── STAYS: kernel objects, no frame to move to, no node to get it ◀──┘
 //!       any more: its pages are made usable again, and it is its owner's
 //! ```
 //!
@@ -323,7 +323,7 @@ impl<const N: usize> Books<N> {
     fn move_pages(&mut self, k: &impl Kernel, run: &Run, from: NodeId) -> Result<()> {
         let left = |leaving: &Leaving| (leaving.at, (leaving.parked - leaving.at) / PAGE_SIZE);
         if self.leaving.in_vain != 0 {
-            // Somebody may have been showing the page in another table when it was parked.
+            // A fault may have been showing the page in another table when it was parked.
             self.leaving.dropped = false;
             k.evacuate(Step::Park, left(&self.leaving), run, from)?;
         }

@@ -4,7 +4,7 @@
 //!
 //! Pools are divided into *blocks* of one size. Each node begins with as little as it can: what lies
 //! beside the first whole block of its own pool, or that block if there is next to nothing beside it.
-//! Everything else is known, and nobody's.
+//! Everything else is known, and has no owner.
 //!
 //! ```text
 //!            assign                 begin                     done

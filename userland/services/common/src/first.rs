@@ -340,7 +340,7 @@ impl Store {
         fill: impl FnOnce(&mut [u8; PAGE_SIZE as usize]),
     ) -> Result<()> {
         let va = self.show(frame, page)?;
-        // SAFETY: 1. The page is mapped writable there, by `show`. 2. Nobody else has the frame yet.
+        // SAFETY: 1. The page is mapped writable there, by `show`. 2. No program has the frame yet.
         fill(unsafe { &mut *with_exposed_provenance_mut::<[u8; 4096]>(va as usize) });
         self.hide(va)
     }

@@ -2,8 +2,8 @@
 //!
 //! The kernel's frame table knows what every frame is, so nothing of that is kept here. An
 //! [`Account`] gives contiguous runs of untyped memory away, in order of address; a run is an
-//! [`Arena`]. Whoever an arena is for gets everything from it, so that taking everything back is
-//! going through the arena once, whatever has become of its frames in the meantime, and whoever
+//! [`Arena`]. The owner of an arena gets everything from it, so that taking everything back is
+//! going through the arena once, whatever has become of its frames in the meantime, and whichever program
 //! has split, retyped or lost them.
 //!
 //! ```text

@@ -194,7 +194,7 @@ mod tests {
         drop(k.enter(5, |_| unreachable!()).unwrap());
     }
 
-    /// Wherever the holder ends, others are told at once whether they may hope: nobody gets `Again` from
+    /// Wherever the holder ends, others are told at once whether they may hope: no caller gets `Again` from
     /// one that has ended.
     #[test]
     fn a_holder_that_ends_is_not_waited_for() {

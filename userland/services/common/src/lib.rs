@@ -15,7 +15,7 @@
 //! | [`keeper`], [`robust`] | all | locks whose holder can end while it holds them, and state that is whole then |
 //! | [`takedown`] | tests | taking address spaces and endpoints down |
 //! | [`text`] | all | messages without a heap |
-//! | [`shared`] | all | memory that somebody else writes at the same time |
+//! | [`shared`] | all | memory that another program writes at the same time |
 //! | [`rt`] | all | how a service starts, is invoked, and says that it cannot go on |
 #![no_std]
 #![deny(unsafe_code)]

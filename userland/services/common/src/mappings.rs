@@ -2,7 +2,7 @@
 //! the client ends in the middle of a change.
 //!
 //! A change has two parts, in the kernel and here, and the thread that makes it can end between any two steps. So it
-//! begins with a record of the range that it is about, and whoever comes next finishes what the record says:
+//! begins with a record of the range that it is about, and the next thread finishes what the record says:
 //!
 //! ```text
 //!   map:    record ──▶ region added ──▶ range listed ──▶ record cleared
@@ -170,7 +170,7 @@ impl<const N: usize> Mappings<N> {
             return Err(e);
         }
         // Without it the client could go on using frames that are not its own any more until the next
-        // round; they are not given to others before that, so it harms nobody but the client.
+        // round; they are not given to others before that, so it harms the client only.
         let flushed = k.flush(range);
         self.ranges.prepare(|r| r.unmap(range))?;
         self.commit(k);

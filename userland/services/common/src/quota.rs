@@ -1,7 +1,7 @@
 //! Which requests to move threads init takes (`process::EMULATE`): how many of a program, and for when.
 //!
-//! Each program has a list of its own, so a program that fills its list refuses nobody but itself. One entry is kept
-//! for the launcher, which asks for whoever runs the system. An entry is used for a bounded time: the request waits for
+//! Each program has a list of its own, so a program that fills its list is refused, and no other program. One entry is kept
+//! for the launcher, which asks for the user of the system. An entry is used for a bounded time: the request waits for
 //! [`LATEST_NS`] at most before init begins with it, and init gives a thread up that cannot be stopped.
 
 use dyad_abi::{Error, Result};

@@ -7,7 +7,7 @@
 //! | function | when | on which stack |
 //! |---|---|---|
 //! | `_dyad_start(arg)` | a thread of the service starts | the thread's |
-//! | `dyad_invoked(words, badge, token)` | somebody invokes it, with the caller's thread | the invocation's |
+//! | `dyad_invoked(words, badge, token)` | a program invokes it, with the caller's thread | the invocation's |
 //!
 //! A panic in an invocation ends the invocation with `Corrupt`; elsewhere it ends the thread. It is
 //! written to the console of whatever node the service may write to.
@@ -123,7 +123,7 @@ pub fn write_directly(text: &str) -> Result<()> {
 pub fn give_up(what: core::fmt::Arguments<'_>) -> ! {
     let text = crate::text::Text::<320>::of(format_args!("service: {what}\n"));
     if write_directly(text.as_str()).is_err() {
-        // Whoever reads it there; a service without console has nobody to tell.
+        // A service without the console's device writes as a program does; if that fails too, the text is lost.
         let _ = dyad_sys::write(text.as_str());
     }
     // SAFETY: 1. Nothing is used any more. 2. A thread in no invocation faults here, and ends.

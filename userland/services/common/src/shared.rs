@@ -1,7 +1,7 @@
 //! Memory that another program writes at the same time.
 //!
 //! It is never looked at through references: bytes are copied out, once, and what was copied is
-//! judged. Whoever writes meanwhile decides what is in the copy, but nothing else.
+//! judged. A program that writes meanwhile decides what is in the copy, but nothing else.
 
 #![allow(unsafe_code)]
 
@@ -19,7 +19,7 @@ impl Window {
     ///
     /// # Safety
     ///
-    /// It is mapped readable as long as the window is used, no reference to it is made, and nobody
+    /// It is mapped readable as long as the window is used, no reference to it is made, and no code
     /// else accesses it other than atomically or from another program.
     pub const unsafe fn new(start: u64, len: u64) -> Window {
         Window { start, len }

@@ -1,7 +1,7 @@
 //! Taking address spaces and endpoints down, for programs that make some of their own and have to
 //! give every frame back.
 //!
-//! Nothing is known of what is there: whoever had the space may have mapped and linked what it
+//! Nothing is known of what is there: the owner of the space may have mapped and linked what it
 //! liked. So tables are gone through from the root. A table without present entries comes out with
 //! one operation, so what is not there costs one refused call for each entry of the root.
 

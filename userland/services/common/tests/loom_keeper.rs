@@ -111,7 +111,7 @@ fn model(lacks: Lacks) {
         world.visit(1, false);
         second.join().unwrap();
         world.visit(3, false);
-        // Whoever comes last gets in, as no holder is left that lives.
+        // The last thread gets in, as no holder is left that lives.
         assert!(!world.keeper.is_taken());
     });
 }

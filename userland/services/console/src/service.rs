@@ -104,7 +104,7 @@ fn put(device: Cap<Hardware>, stream: u64, line: &[u8], part: Part) {
         // A client cannot write the head of a piece.
         *to = if byte == PIECE { b'?' } else { byte };
     }
-    // The device has no way to say that it is out of order, and nobody to be told.
+    // The device has no way to say that it is out of order, and there is no program to be told.
     let _ = device.write(printable(&mut copy[..head.len() + len + 1]));
 }
 

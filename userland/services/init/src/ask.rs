@@ -13,7 +13,7 @@
 //! Otherwise nothing is moved here. The thread finds the word at its next migration point and goes by itself; who
 //! asked looks where it is, and takes the word back if that lasts too long.
 //!
-//! A program may ask this of its own threads; whoever runs the system, of those of all programs that
+//! A program may ask this of its own threads; the user of the system, of those of all programs that
 //! are no services. What init and the services run on stays where it is.
 //!
 //! | step | order |

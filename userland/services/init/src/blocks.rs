@@ -57,7 +57,7 @@ const TRIES: u32 = 1000;
 /// All that is known.
 pub struct Bank {
     pub books: Books<MAX_BLOCKS>,
-    /// Whose memory this is, and its address space; 0: nobody's.
+    /// Whose memory this is, and its address space; 0: no program's.
     program: u64,
     space: u32,
     start: Start,
@@ -152,11 +152,11 @@ impl Who {
 ///
 /// # Errors
 ///
-/// `Again` if somebody else has them; `NodeDead` if that one is lost.
+/// `Again` if another thread has them; `NodeDead` if that thread is lost.
 pub fn with<T>(me: Who, f: impl FnOnce(&mut Bank) -> Result<T>) -> Result<T> {
     let turn = KEEPER.enter(me.name(), |other| Who(other).goes_on())?;
     // SAFETY: 1. It is this thread's turn, and of a holder that has ended nothing is run any more. 2. While the
-    // system is built nobody else runs.
+    // system is built no other thread runs.
     let bank = unsafe { &mut *BANK.0.get() };
     let done = f(bank);
     bank.store_answers();
@@ -191,7 +191,7 @@ impl Bank {
 ///
 /// # Errors
 ///
-/// `NoMemory` if there is none, or the books are lost; `Again` if somebody else has them.
+/// `NoMemory` if there is none, or the books are lost; `Again` if another thread has them.
 pub fn more(me: Who, program: u64, node: NodeId) -> Result<()> {
     // Threads of other programs are not to hold what is not theirs.
     if PROGRAM.load(Ordering::Acquire) != program {
@@ -260,7 +260,7 @@ impl Builder {
         if !is_block_size(self.info.block_size) {
             return Err(Error::BadArgument).during("size of blocks");
         }
-        // SAFETY: 1. The system is being built: nobody else runs.
+        // SAFETY: 1. The system is being built: no other thread runs.
         let bank = unsafe { &mut *BANK.0.get() };
         bank.books.book.set_block(frames);
         (bank.program, bank.space) = (p.number, p.space.index().get());
@@ -297,7 +297,7 @@ impl Builder {
         let whole = self.store.whole_blocks(CXL, (start, len), frames);
         let lends = whole.during("blocks")?;
         if lends.1 > 0 && lends.0 > start {
-            // What lies before the first whole block stays untyped, and nobody's.
+            // What lies before the first whole block stays untyped, and without an owner.
             self.store.carve(CXL, lends.0 - start).during("blocks")?;
         }
         self.lend(p, &mut bank.books.book, CXL, lends, frames)?;

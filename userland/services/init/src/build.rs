@@ -23,7 +23,7 @@ use crate::trouble::{Done, During};
 /// page tables included.
 const SERVICE_SUPPLY: u64 = 256;
 const INVOKED_SUPPLY: u64 = 640;
-/// Frames of a node's pool that nobody gets.
+/// Frames of a node's pool that are given to no program.
 pub const SPARE: u64 = 32;
 
 const NEEDS: Needs = Needs {

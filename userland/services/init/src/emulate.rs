@@ -239,7 +239,7 @@ impl Request {
             if !self.runs() {
                 return self.forget();
             }
-            // It has not, so whoever was lost has stopped it, or it was lost itself.
+            // It has not, so the thread that was lost has stopped it, or it was lost itself.
             self.stopped = true;
         }
         let Ok(here) = rt::hardware(node).where_am_i() else {
@@ -254,7 +254,7 @@ impl Request {
                 if Isa::ALL.iter().all(|i| self.not_on & 1 << i.index() != 0) {
                     return self.leave(Error::NoIsa);
                 }
-                // If its node has died, and no other one is like it, nobody will.
+                // If its node has died, and no other node has its ISA, it never will.
                 if live_nodes().all(|(_, i)| self.not_on & 1 << i.index() != 0) {
                     return self.leave(Error::NodeDead);
                 }
@@ -289,7 +289,7 @@ impl Request {
     /// Lets the thread continue where it was, unless it has ended.
     fn let_go(&self) {
         hold(self.setup.tag, false);
-        // If it was ready while it was held, nobody will dispatch it who is not told; and if it runs, all
+        // If it was ready while it was held, its scheduler must be told in order to dispatch it; if it runs, all
         // is well.
         let is_ours = |how| matches!(how, Ok(StopOutcome::Stopped | StopOutcome::WhenItLeaves));
         if self.stopped || is_ours(self.thread.stops()) {
@@ -300,7 +300,7 @@ impl Request {
     /// Drops the request, because the thread or its program is about to end.
     fn forget(&self) -> Step {
         self.let_go();
-        // Its number may be somebody else's soon.
+        // Its number may be another thread's soon.
         self.page().status().store(status::IDLE, Ordering::Release);
         Step::Done
     }

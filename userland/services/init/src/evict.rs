@@ -86,7 +86,7 @@ impl Kernel for Calls {
             let word = pool(run.pool).inspect(at)?;
             // Type 4 is user memory, the lowest 24 bits count references.
             if word >> 29 & 7 == 4 && word & 0xff_ffff == 0 {
-                // Somebody may have been faster.
+                // Another node may have been faster.
                 let _ = pool(run.pool).retype_untyped(at);
             }
         }
@@ -109,7 +109,7 @@ pub fn tend(node: NodeId) -> Option<u64> {
             }
             tended.pause
         }
-        // Somebody else has the books.
+        // Another thread has the books.
         Err(Error::Again) => Some(LATER_NS),
         Err(_) => {
             static DONE: AtomicBool = AtomicBool::new(false);
@@ -135,7 +135,7 @@ pub fn unpark_all(space: Cap<Space>) {
             frames,
         };
         let mut in_vain = 0;
-        // Each time further than the last, but for a page that somebody changes just then.
+        // Each time further than the last, but for a page that is being changed just then.
         while frames != 0
             && let Err(e) = make_usable(&calls, &run, here())
         {

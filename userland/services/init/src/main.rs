@@ -33,7 +33,7 @@
 //! | error | why |
 //! |---|---|
 //! | `BadArgument` | no such operation; `EXIT`: the code has more than 32 bits; `EMULATE`: the time is more than 10 s away |
-//! | `NoMemory`, `Again` | of `MEMORY`: there is none, or somebody else is asking |
+//! | `NoMemory`, `Again` | of `MEMORY`: there is none, or another thread is asking |
 //! | `Denied` | only the pager may do that; an unknown program; one that is ending |
 //! | `Again` | `START`: the thread runs, or has not quite ended |
 //! | `NoSuchNode`, `NodeDead` | `START`: the node |

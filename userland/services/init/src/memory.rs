@@ -60,7 +60,7 @@ impl Store {
         self.accounts[pool].carve(&self.pools[pool], frames)
     }
 
-    /// The longest run of frames of a pool that nobody has: its first frame and its length. What is
+    /// The longest run of free frames of a pool: its first frame and its length. What is
     /// carved next begins there.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Store {
         Account::whole_blocks(&self.pools[pool], run, frames.ilog2())
     }
 
-    /// An empty slot of init's table. Slots are not used twice, so nobody has to wait until one can
+    /// An empty slot of init's table. Slots are not used twice, so no caller has to wait until one can
     /// be.
     ///
     /// # Errors

@@ -503,7 +503,7 @@ impl Window {
         self.next += PAGE_SIZE;
         let isa = 1 << self.isa.index();
         self.own.map(store, isa, va, frame, Access::Write)?;
-        // SAFETY: 1. The page is mapped writable there, for this purpose alone. 2. Nobody else has
+        // SAFETY: 1. The page is mapped writable there, for this purpose alone. 2. No program has
         // the frame yet.
         fill(unsafe { &mut *with_exposed_provenance_mut::<[u8; PAGE]>(va as usize) });
         let at = TableAt {

@@ -58,7 +58,7 @@ fn here() -> NodeId {
 /// Says something on the console of the node that this runs on.
 pub fn say(what: fmt::Arguments<'_>) {
     let text = Text::<320>::of(format_args!("init: {what}\n"));
-    // There is nobody to tell that there is nobody to tell.
+    // If this fails, there is no console to report that on.
     let _ = rt::hardware(here()).write(text.as_str());
 }
 

@@ -30,7 +30,7 @@ mod thread {
     pub const QUIESCED: u32 = 1;
     /// Bit of the program, whose threads have larger numbers, and of the one beside it.
     pub const PROGRAM: u32 = 16;
-    /// The first of init's wardens, one per node. The last numbers of the table are nobody's: their
+    /// The first of init's wardens, one per node. The last numbers of the table are no thread's: their
     /// bits at init's endpoint mean other things.
     pub const WARDEN: u32 = 32;
 }
@@ -47,7 +47,7 @@ pub const SLEEP_LINE: u64 = 1;
 /// follow.
 pub const SERVE: u64 = 1;
 
-/// The table of the scheduler. Whoever is short and others wait for goes first.
+/// The table of the scheduler. Threads with short work that others wait for go first.
 const WARDEN_ENTRY: u64 = sched::entry(62, 10_000);
 const QUIESCED_ENTRY: u64 = sched::entry(56, 2_000);
 const PROGRAM_ENTRY: u64 = sched::entry(8, 10_000);

@@ -116,7 +116,7 @@ fn dismiss(service: &Program, number: u64) -> Result<()> {
     }
     service.space.shootdown(start, len)?;
     if service.number != program::INIT {
-        // SAFETY: 1. As above.
+        // SAFETY: 1. No invocation of those threads is under way: nothing is on the stacks.
         unsafe { service.space.remove_region(start)? };
     }
     Ok(())
@@ -129,7 +129,7 @@ fn halt(p: &Program, isas: u8) -> Result<()> {
     let threads = threads::of(p.number)?;
     let end = rt::hardware(HOME).now()? + HALT_NS;
     threads.close();
-    // Nobody makes one go on from here on that has been stopped in order to be moved.
+    // From here on no thread goes on that was stopped in order to be moved.
     loop {
         match crate::emulate::forget(p.number) {
             Err(Error::Again) => {}
@@ -153,8 +153,8 @@ fn halt(p: &Program, isas: u8) -> Result<()> {
     }
     p.space.shootdown(TEXT_BASE, ISA_RO_BASE - TEXT_BASE)?;
     let mut seen = 0;
-    // Twice: one that has been seen to have stopped may have been started since, by one that was just
-    // about to, and nobody else can.
+    // Twice: one that has been seen to have stopped may have been started since, by a thread that was just
+    // about to, and by no other.
     while seen < 2 {
         if threads.have_stopped(p.number) {
             seen += 1;

@@ -9,7 +9,7 @@
 //!     └── started again with its node ──────┴──its node dies──▶ lost, or ends
 //! ```
 //!
-//! Who leads says one word: the leader's node and its incarnation. It is taken over by whoever first
+//! One word says who leads: the leader's node and its incarnation. It is taken over by the warden that first
 //! sees that this incarnation has died, so that there never are two that live.
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -156,7 +156,7 @@ fn attach(node: NodeId, news: &AtomicU64) -> Result<()> {
 /// Has the leader look at what there is to do.
 pub fn call_leader() {
     if let Some(news) = known::<Send>(&LEADER_NEWS) {
-        // If it cannot be told it has been told already, or whoever leads next looks.
+        // If it cannot be told it has been told already, or the next leader looks.
         let _ = news.send();
     }
 }

@@ -115,7 +115,7 @@ impl Regions for Client {
                 Err(e) => return Err(e),
             }
         }
-        // SAFETY: 1. As above.
+        // SAFETY: 1. The space is a client's, not this program's own.
         match unsafe { self.0.remove_region(range.start) } {
             Err(Error::NotFound) => Ok(()),
             done => done,

@@ -25,7 +25,7 @@
 //! was asleep, it may find itself on another node of the ISA, and goes home by itself.
 //!
 //! It is not invoked. If a thread of it dies otherwise, rounds of its node end: memory that is given up from
-//! then on stays unused, nothing else happens, and whoever waits for it times out.
+//! then on stays unused, nothing else happens, and a thread that waits for it times out.
 //!
 //! [`OWN_THREADS`]: dyad_abi::service::slot::FIRST_FREE
 #![cfg_attr(target_os = "none", no_std)]

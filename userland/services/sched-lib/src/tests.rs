@@ -377,7 +377,7 @@ enum Act {
     Wake(usize),
     /// A message has a thread run at once, without the scheduler; it waits again, and says so.
     Switch(usize, Option<u64>),
-    /// Somebody takes a thread off the list, to put it there, or where it is now, again.
+    /// A CPU takes a thread off the list, to put it there, or where it is now, again.
     Take(usize),
     /// One of those who are about to say something does.
     Say(usize),

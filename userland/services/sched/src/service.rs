@@ -84,8 +84,8 @@ impl Cpu {
     fn round(&mut self) -> Result<()> {
         let now = self.hardware.now()?;
         while let Some(thread) = self.scheduler.expired(now) {
-            // There will be an event, also if somebody else has woken it in this moment. It is taken before
-            // it is decided who runs: for whoever runs instead nobody is interrupted by what is there already.
+            // There will be an event, also if another thread has woken it in this moment. It is taken before
+            // it is decided which thread runs: an event that is there already does not interrupt the thread that runs.
             let _ = thread_cap(thread).resume();
         }
         for _ in 0..BATCH {
@@ -108,7 +108,7 @@ impl Cpu {
                 let until = deadline.map_or(Until::Never, Until::Deadline);
                 match ENDPOINTS.event(self.line, until) {
                     Ok(event) => self.take(event),
-                    // The deadline, or a wake-up that somebody else has answered.
+                    // The deadline, or a wake-up that another thread has answered.
                     Err(dyad_abi::Error::TimedOut) => {}
                     Err(e) => return Err(e),
                 }

@@ -186,8 +186,8 @@ impl Cap<Thread> {
     ///
     /// # Errors
     ///
-    /// `NoSuchNode`, `NodeDead`, `Denied` in an invocation; `Full` or `TimedOut` if the node does not
-    /// take the thread; and those of [every operation](super#errors-of-every-operation).
+    /// `NoSuchNode`, `NodeDead`; `TooDeep` in an invocation; `NotReady` if the thread has no scheduler; `Denied` if
+    /// its component may not run there, or the capability is for another thread; and those of [every operation](super#errors-of-every-operation).
     pub fn migrate(self, node: NodeId) -> Result<NodeId> {
         let v = self.call(ThreadOp::Migrate as u32, [node.index() as u64, 0, 0, 0, 0])?;
         NodeId::new(v).ok_or(Error::Corrupt)

@@ -19,7 +19,7 @@ numbered! {
         /// [`COPY`](crate::cap::COPY) and [`INTROSPECT`](crate::cap::INTROSPECT). The badge is not 0.
         MakeSend = 1,
         /// `(index, node | cpu << 8 | priority << 16)`: where it is received: that CPU is told of what
-        /// comes while nobody waits. The priority is not used yet.
+        /// comes while no thread waits. The priority is not used yet.
         Bind = 2,
         /// `(index, deadline in fused ns, 0 for none, 1 for now)`: takes the bits that have been set,
         /// waiting if there are none. Value: bits, 0 if the time has come. At a scheduler's endpoint:

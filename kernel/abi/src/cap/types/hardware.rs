@@ -25,7 +25,7 @@ numbered! {
         /// `(code)`: ends the run on all nodes.
         Shutdown = 6,
         /// `(cpu, thread capability)`: makes the thread, a ready or stopped one whose capability needs
-        /// `Resume`, the root thread of that CPU of the node: the one that runs when nobody else does.
+        /// `Resume`, the root thread of that CPU of the node: the one that runs when no other thread does.
         /// On another node it becomes so when the message arrives.
         StartCpu = 7,
         /// `(stamp)`: value 1 if quiesced since; 0 not yet.

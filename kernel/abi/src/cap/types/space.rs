@@ -11,7 +11,7 @@ numbered! {
         /// translation is left.
         Unmap = 1,
         /// `(where, va, permissions)`: changes permissions only. Value: the stamp after whose
-        /// quiescence nobody has the old ones.
+        /// quiescence no CPU has the old ones.
         Protect = 2,
         /// `(where, va)`: reads and clears accessed (1) and dirty (2).
         Harvest = 3,

@@ -125,7 +125,7 @@ fn arrive_failed<P: Platform>(t: &Thread, carried: [u64; 8]) {
         P::set_result(area, status, 0);
         return;
     }
-    // A fault that somebody further in was dealing with is over, too.
+    // A fault that a handler further in was dealing with is over, too.
     let all = t.depth.swap(depth, Ordering::Relaxed);
     let over = t.frames.iter().take(all as usize).skip(depth as usize);
     if over

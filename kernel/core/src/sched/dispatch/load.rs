@@ -4,7 +4,6 @@
 //! `holding` names the thread that the state belongs to. Code that gives a thread to another CPU
 //! ([`release`](super::release)) saves the registers first. Floating-point registers are loaded on first use
 //! ([`fp`]).
-
 //!
 //! | this CPU's word | meaning | valid until |
 //! |---|---|---|
@@ -39,7 +38,7 @@ use dyad_object::thread::{Thread, begun};
 fn load<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> Result<()> {
     if !cx.local.has_loaded(t) {
         fp::put_away::<P>(cx.local);
-        // Nobody's until all is in place: what follows may fail, and then the thread is ended.
+        // The CPU holds no thread until all is in place: what follows may fail, and then the thread is ended.
         cx.local.holding.set(None);
         // The first time on this ISA, wherever it was dispatched: only this machine's code can set
         // it up.
@@ -50,8 +49,8 @@ fn load<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> Result<()> {
         capcache::enter::<P>(cx, t.component.load(Ordering::Relaxed))?;
         cx.local.holding.set(Some(t));
     }
-    // How the call that it has stopped in ends is stored by whoever makes it ready, or looked up only
-    // now: what the endpoint has may have grown since.
+    // The outcome of the call that it has stopped in is stored by the CPU that makes it ready, or looked up only
+    // now: the bits of the endpoint may have grown since.
     match t.result.load(Ordering::Acquire) {
         0 => {}
         1 => {
@@ -60,8 +59,8 @@ fn load<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> Result<()> {
             let value = t.result_value.load(Ordering::Relaxed);
             P::set_result(t.regs(P::ISA), status, value);
         }
-        // It waited at an endpoint. What has come there may be for whoever takes it first, so it can be
-        // nothing: the call then returns 0, and the thread waits again if it likes.
+        // It waited at an endpoint. Another receiver may have taken the bits first: the call then returns 0, and the
+        // thread waits again if it likes.
         _ => {
             t.result.store(0, Ordering::Relaxed);
             let news = line_of(cx, t).map(|line| take_pending::<P>(cx, line));

@@ -214,7 +214,7 @@ fn preempt<P: Platform>(cx: &KernelCtx, why: Stopped, must: impl Fn(&Thread) -> 
             return;
         };
         let how = cx.local.chain.last().map(|(_, how)| how);
-        // A root thread has nobody to give the CPU to.
+        // A root thread has no dispatcher to give the CPU to.
         if how.is_none() && is_root(t) || !must(t) {
             return;
         }
@@ -226,7 +226,7 @@ fn preempt<P: Platform>(cx: &KernelCtx, why: Stopped, must: impl Fn(&Thread) -> 
         go_on(cx, take_dispatcher::<P>(cx, t), why, 0);
         release::<P>(cx, t);
         t.change(cx.words(), owner, owner.with(State::Ready));
-        // Whoever was switched to by a message was dispatched by nobody who would know of it.
+        // A thread that a message switched to has no dispatcher that knows of it.
         if how != Some(SwitchReason::Dispatch) {
             let _ = tell_scheduler::<P>(cx, t, Woken::Ready);
         }
@@ -259,7 +259,7 @@ pub fn yield_now<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> OpOutcome {
     release::<P>(cx, t);
     t.change(cx.words(), owner, owner.with(State::Ready));
     if !was_dispatched(&next) {
-        // Whoever dispatched the sender does not know that this one is ready.
+        // The sender's dispatcher does not know that this thread is ready.
         let _ = tell_scheduler::<P>(cx, t, Woken::Ready);
     }
     go_on(cx, next, Stopped::Yielded, 0);

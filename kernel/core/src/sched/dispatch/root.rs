@@ -74,7 +74,7 @@ pub fn root_timeout<P: Platform>(cx: &KernelCtx) {
         && let Some(t) = root(cx)
         && let Some(waiter) = stop_waiting(cx, t)
     {
-        // Nobody else can have woken it, having found it nowhere: this has taken it off.
+        // No other CPU can have woken it: this CPU has taken it off the only list that it was on.
         let _ = wake::<P>(cx, waiter, Woken::Ready);
     }
 }
@@ -91,7 +91,7 @@ pub fn take_root(cx: &KernelCtx) -> bool {
     if !is_takable(cx, &owner) || !root.change(cx.words(), owner, owner.with(State::Running)) {
         return false;
     }
-    // Nobody has dispatched it, so there is no slice to end, and nobody to give the CPU to.
+    // It has no dispatcher, so there is no slice to end, and no thread to give the CPU to.
     root.slice_end.store(u64::MAX, Ordering::Relaxed);
     // It may have been dispatched, before it became the root thread.
     root.budget.store(0, Ordering::Relaxed);

@@ -181,7 +181,7 @@ pub fn block<P: Platform>(
     t.result.store(2, Ordering::Relaxed);
     let next = take_dispatcher::<P>(cx, t);
     if next.is_none() && is_root(t) {
-        // A root thread: what comes here interrupts whoever runs.
+        // A root thread: what comes here interrupts the thread that runs.
         let object = WeakRef::from_bits(endpoints).ok_or(Error::Corrupt)?;
         cx.local.root_line.set(Some((object, line)));
     }
@@ -189,7 +189,7 @@ pub fn block<P: Platform>(
         // Its scheduler has not dispatched it, so it does not learn otherwise that it is to be
         // woken; and it gets the CPU back in time for that. Before anybody can wake it: newer news
         // take the place of these.
-        // Should it have no scheduler any more, nobody wakes it, and the sender goes on all the same.
+        // If it has no scheduler any more, it is not woken, and the sender goes on all the same.
         let _ = tell_scheduler::<P>(cx, t, Woken::Sleeps);
         if let Some((d, _)) = next {
             let end = d.slice_end.load(Ordering::Relaxed).min(deadline);
@@ -261,7 +261,7 @@ pub fn wake_receiver<P: Platform>(
     let here = Owner::says(waits, State::Blocked, cx.node.id(), cx.node.incarnation())
         && waiter.is_in(waits)
         && t.cpu.load(Ordering::Relaxed) == cx.cpu().index() as u64;
-    // Priorities are those of the last dispatch: who goes first has been decided, and nobody need
+    // Priorities are those of the last dispatch: they decide which thread goes first, and no scheduler need
     // be asked.
     let urgent = t.priority.load(Ordering::Relaxed) > me.priority.load(Ordering::Relaxed);
     // A root thread is a scheduler: it decides itself who goes first.

@@ -30,15 +30,15 @@ const OBJECTS: [u64; 32] = {
 
 /// `RetypeKernel`. A number that is no kind has no word, and takes the slow path.
 #[inline(never)]
-pub fn retype_kernel<P: Platform>(known: &'static CachedCap, at: u64, kind: u64) -> FastReturn {
+pub fn retype_kernel<P: Platform>(cached: &'static CachedCap, at: u64, kind: u64) -> FastReturn {
     let done = OBJECTS
         .get(kind as usize)
         .filter(|&&used| used != 0)
-        .and_then(|&used| retype::<P>(known, at, used));
+        .and_then(|&used| retype::<P>(cached, at, used));
     match done {
         Some(()) => FastReturn::value(0),
         None => {
-            let word = known.call(MemoryOp::RetypeKernel as u32);
+            let word = cached.call(MemoryOp::RetypeKernel as u32);
             slow_syscall::<P>(word, at, kind, 0, 0, 0)
         }
     }
@@ -46,21 +46,21 @@ pub fn retype_kernel<P: Platform>(known: &'static CachedCap, at: u64, kind: u64)
 
 /// `RetypeUser` of one frame. Larger blocks have more than one record and take the slow path.
 #[inline(never)]
-pub fn retype_user<P: Platform>(known: &'static CachedCap, at: u64, order: u64) -> FastReturn {
+pub fn retype_user<P: Platform>(cached: &'static CachedCap, at: u64, order: u64) -> FastReturn {
     const USED: u64 = plain::used(Use::User);
-    if order == 0 && retype::<P>(known, at, USED).is_some() {
+    if order == 0 && retype::<P>(cached, at, USED).is_some() {
         return FastReturn::value(0);
     }
-    let word = known.call(MemoryOp::RetypeUser as u32);
+    let word = cached.call(MemoryOp::RetypeUser as u32);
     slow_syscall::<P>(word, at, order, 0, 0, 0)
 }
 
 /// The row from untyped. Writes zeros if the frame has been used before; a frame that cannot be zeroed is
 /// left untyped.
 #[inline(always)]
-fn retype<P: Platform>(known: &CachedCap, at: u64, used: u64) -> Option<()> {
+fn retype<P: Platform>(cached: &CachedCap, at: u64, used: u64) -> Option<()> {
     let local = P::local();
-    let frame = frame::<P>(known, at)?;
+    let frame = frame::<P>(cached, at)?;
     frame.retype(
         used,
         |stamp| local.quiet.covers(stamp),
@@ -73,18 +73,18 @@ fn retype<P: Platform>(known: &CachedCap, at: u64, used: u64) -> Option<()> {
 
 /// Frame `at` of the capability's range; `None` beyond its end.
 #[inline(always)]
-fn frame<P: Platform>(known: &CachedCap, at: u64) -> Option<OneFrame> {
-    match known.place() {
-        ObjectAt::Memory(range) => range.frame(P::local(), known.payload(0), at),
+fn frame<P: Platform>(cached: &CachedCap, at: u64) -> Option<OneFrame> {
+    match cached.place() {
+        ObjectAt::Memory(range) => range.frame(P::local(), cached.payload(0), at),
         _ => None,
     }
 }
 
 /// `RetypeUntyped` of user memory and of objects that refer to nothing.
 #[inline(never)]
-pub fn untype<P: Platform>(known: &'static CachedCap, at: u64) -> FastReturn {
-    match frame::<P>(known, at).and_then(|f| f.untype(PLAIN)) {
+pub fn untype<P: Platform>(cached: &'static CachedCap, at: u64) -> FastReturn {
+    match frame::<P>(cached, at).and_then(|f| f.untype(PLAIN)) {
         Some(stamp) => FastReturn::value(stamp.get()),
-        None => slow_syscall::<P>(known.call(MemoryOp::RetypeUntyped as u32), at, 0, 0, 0, 0),
+        None => slow_syscall::<P>(cached.call(MemoryOp::RetypeUntyped as u32), at, 0, 0, 0, 0),
     }
 }

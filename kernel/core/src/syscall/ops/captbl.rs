@@ -147,7 +147,7 @@ pub fn dispatch(cx: &KernelCtx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> R
             }
             let index = u32::try_from(a[0]).map_err(|_| Error::BadArgument)?;
             let (root, leaf) = (table.object()?, leaf.object()?);
-            cx.with_services(|s| cx.captbls().cons(root, index, leaf, cx, s))?;
+            cx.captbls().cons(root, index, leaf, cx, cx)?;
             Ok(0)
         }
         CaptblOp::Decons => {
@@ -156,7 +156,7 @@ pub fn dispatch(cx: &KernelCtx, table: &Operand, op: CaptblOp, a: [u64; 5]) -> R
             }
             let index = u32::try_from(a[0]).map_err(|_| Error::BadArgument)?;
             let root = table.object()?;
-            let gone = cx.with_services(|s| cx.captbls().decons(root, index, cx, s))?;
+            let gone = cx.captbls().decons(root, index, cx, cx)?;
             Ok(gone.stamp.get())
         }
         CaptblOp::Read => {
@@ -196,15 +196,13 @@ fn copy_in(cx: &KernelCtx, table: &Operand, a: [u64; 5]) -> Result<u64> {
         guard,
     };
     let place = place(cx, table, index)?;
-    cx.with_services(|s| {
-        cx.captbls().copy(
-            &source,
-            place,
-            how,
-            |ty, payload| narrowed(ty, payload, p0, p1),
-            s,
-        )
-    })?;
+    cx.captbls().copy(
+        &source,
+        place,
+        how,
+        |ty, payload| narrowed(ty, payload, p0, p1),
+        cx,
+    )?;
     Ok(0)
 }
 
@@ -223,7 +221,7 @@ pub fn liveness(cx: &KernelCtx, this: &Operand, op: LivenessOp, a: [u64; 5]) -> 
         LivenessOp::Revoke => {
             let entry = entry_of(this, a[0])?;
             let frame = this.object()?.frame;
-            let stamp = cx.with_services(|s| cx.captbls().revoke(frame, entry, s))?;
+            let stamp = cx.captbls().revoke(frame, entry, cx)?;
             Ok(stamp.get())
         }
         LivenessOp::Guard => Err(Error::BadSyscall),

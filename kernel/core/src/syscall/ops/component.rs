@@ -71,7 +71,7 @@ pub fn dispatch(cx: &KernelCtx, this: &Operand, op: ComponentOp, a: [u64; 5]) ->
                     Some(sinv_entry(&sinv)?)
                 }
             };
-            // It is a weak reference, and a badge: nobody looks at the capability again, so it must
+            // It is a weak reference, and a badge: the capability is not looked at again, so it must
             // not be guarded.
             let change = component.change(cx.node, cx.cpu())?;
             change.set_handler(to);
@@ -192,7 +192,7 @@ fn change_part(
         (None, Some(old)) => (Row::Decons, old, object),
         (None, None) => return Ok(()),
     };
-    // Before the first reference is taken, as of all rows: whoever recovers this node counts the
+    // Before the first reference is taken, as of all rows: recovery of this node counts the
     // references of what is named here.
     let words = cx.words();
     let place = words.map().physical(core::ptr::from_ref(word) as u64);

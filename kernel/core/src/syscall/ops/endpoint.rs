@@ -59,9 +59,9 @@ pub fn send<P: Platform>(
 /// The errors of [`dispatch::wake_receiver`].
 pub fn sent<P: Platform>(cx: &KernelCtx, to: Endpoint) -> Result<OpOutcome> {
     match to.line.take_waiter(cx.node) {
-        // The bits stay until somebody receives there.
+        // The bits stay until a thread receives there.
         None => Ok(dispatch::notify_bound::<P>(cx, to.line)),
-        // Nobody else wakes it: it has been taken off. It may run at once, in the sender's place.
+        // No other sender wakes it: it has been taken off. It may run at once, in the sender's place.
         Some(waiter) => dispatch::wake_receiver::<P>(cx, waiter, to),
     }
 }
@@ -124,7 +124,7 @@ pub fn receive<P: Platform>(
         ReceiveOp::Receive => receive_at::<P>(cx, this.object()?.bits(), (line, at), a[1]),
         ReceiveOp::MakeSend => {
             let place = destination(cx, a[1])?;
-            // A message without bits would wake nobody.
+            // A message without bits would wake no thread.
             if a[2] == 0 {
                 return Err(Error::BadArgument);
             }

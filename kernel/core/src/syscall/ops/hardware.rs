@@ -84,7 +84,7 @@ pub fn dispatch<P: Platform>(
             let word = cx.node.word_of(of);
             return Ok((word.incarnation as u64) << 32 | word.state as u64);
         }
-        // Asked as often as the caller likes: whoever waits for a round does so at user level.
+        // A caller may ask as often as it likes: waiting for a round is done at user level.
         HardwareOp::Quiesced => {
             let stamp = Epoch::new(a[0]).ok_or(Error::BadArgument)?;
             return Ok(cx.node.tables.quiesced(stamp) as u64);
@@ -131,7 +131,7 @@ fn start_cpu<P: Platform>(cx: &KernelCtx, node: NodeId, a: [u64; 5]) -> Result<u
         dyad_abi::cap::ThreadOp::Resume.right(),
     )?;
     let object = thread.object()?;
-    // Looked at again by whoever takes the message: it may be given up on the way.
+    // The CPU that takes the message looks at it again: the thread may be given up on the way.
     let t: &'static Thread = find(cx.node, object, Thread::KIND)?;
     if node == cx.node.id() {
         dispatch::set_root::<P>(cx, cpu, t)?;

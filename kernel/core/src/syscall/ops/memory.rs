@@ -124,7 +124,7 @@ pub fn dispatch<P: Platform>(
             Ok(0)
         }
         MemoryOp::Count => count(cx, memory, a[0], a[1]),
-        // The word as it is, references included: whoever has the memory may know what becomes of it.
+        // The word as it is, references included: the holder of the memory may know what becomes of it.
         MemoryOp::Inspect => {
             let (word, _) = cx.frames().read(frame)?;
             Ok(word.bits())
@@ -324,8 +324,8 @@ fn untype(cx: &KernelCtx, frame: FrameRef, word: FrameWord) -> Result<u64> {
             end_thread(cx, find::<Thread>(cx.node, object, Thread::KIND)?)?;
         }
         Farewell::CloseLists => {
-            // Before the frame goes: who tells a scheduler of a thread must not put it on a list that
-            // nobody will ever take it off. Opened again if the frame stays.
+            // Before the frame goes: a CPU that tells a scheduler of a thread must not put it on a list that
+            // no scheduler will read. Opened again if the frame stays.
             let endpoints = find::<Endpoints>(cx.node, object, Endpoints::KIND)?;
             endpoints.close(cx.node)?;
             let stamp = cx.frames().to_untyped(object, used, cx, cx, cx);
@@ -352,13 +352,13 @@ fn end_thread(cx: &KernelCtx, t: &'static Thread) -> Result<()> {
     if !t.change(words, owner, gone) {
         return Err(Error::NotReady);
     }
-    // Whoever woke it before it was stopped may not have told its scheduler yet, and does not then.
+    // A CPU that woke it before it was stopped may not have told its scheduler yet, and does not then.
     // One that is on a list is refused: the list would lead through a frame that is something else.
     if !words.exchange(&t.event, 0, NO_MORE_EVENTS) && words.read(&t.event) != NO_MORE_EVENTS {
         t.change(words, gone, owner);
         return Err(Error::NotReady);
     }
-    // Whoever has stopped it may not have come to that yet.
+    // The CPU that has stopped it may not have come to that yet.
     dispatch::stop_waiting(cx, t);
     Ok(())
 }

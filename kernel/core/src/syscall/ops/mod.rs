@@ -80,11 +80,11 @@ pub fn call<P: Platform>(cx: &KernelCtx, word: u64, a: [u64; 5]) -> Result<OpOut
     }
     // What this CPU remembers is alive. If it does not permit the operation, the slot is looked at once
     // more: it decides which error it is.
-    if let Some(known) = capcache::capability(cx.local, index) {
-        if known.rights().contains(Rights(1 << number)) || lacks!("ops::call::right") {
-            return on_known::<P>(cx, known, number, a);
+    if let Some(cached) = capcache::capability(cx.local, index) {
+        if cached.rights().contains(Rights(1 << number)) || lacks!("ops::call::right") {
+            return on_known::<P>(cx, cached, number, a);
         }
-        if let ObjectAt::Empty = known.place() {
+        if let ObjectAt::Empty = cached.place() {
             return Err(Error::NoCap);
         }
     }
@@ -101,34 +101,34 @@ pub fn call<P: Platform>(cx: &KernelCtx, word: u64, a: [u64; 5]) -> Result<OpOut
 #[inline(always)]
 pub fn on_known<P: Platform>(
     cx: &KernelCtx,
-    known: &CachedCap,
+    cached: &CachedCap,
     number: u64,
     a: [u64; 5],
 ) -> Result<OpOutcome> {
     if number != INTROSPECT as u64 {
-        match (known.ty(), known.place()) {
+        match (cached.ty(), cached.place()) {
             (CapType::Thread, ObjectAt::Thread(t)) => {
                 return thread::dispatch::<P>(cx, t, number, a);
             }
             (CapType::Send, ObjectAt::Line(_, line)) => {
                 let to = Endpoint {
-                    object: known.object(),
-                    number: known.payload(0),
+                    object: cached.object(),
+                    number: cached.payload(0),
                     line,
                 };
-                return endpoint::send::<P>(cx, to, known.payload(1), number);
+                return endpoint::send::<P>(cx, to, cached.payload(1), number);
             }
             (CapType::Space, ObjectAt::Space(s)) => {
-                let object = known.operand().object()?;
+                let object = cached.operand().object()?;
                 return space::dispatch::<P>(cx, s, object, number, a).map(OpOutcome::Value);
             }
             (CapType::Captbl | CapType::Memory | CapType::Liveness, _) => {
-                return on::<P>(cx, &known.operand(), number, a).map(OpOutcome::Value);
+                return on::<P>(cx, &cached.operand(), number, a).map(OpOutcome::Value);
             }
             _ => {}
         }
     }
-    with::<P>(cx, &known.operand(), known.place(), number, a)
+    with::<P>(cx, &cached.operand(), cached.place(), number, a)
 }
 
 /// Carries out an operation on a live capability that permits it, with the object if its type has one.
@@ -159,7 +159,7 @@ fn with<P: Platform>(
         (CapType::Space, ObjectAt::Space(s)) => {
             space::dispatch::<P>(cx, s, this.object()?, number, a).map(OpOutcome::Value)
         }
-        // Rounds look at what this CPU is in.
+        // A quiescence round may make this CPU leave the thread's address space.
         (CapType::Hardware, _) => {
             on::<P>(cx, this, number, a).map(|value| dispatch::still_here::<P>(cx, value))
         }

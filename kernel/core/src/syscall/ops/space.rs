@@ -7,7 +7,6 @@
 //! | operation | bound |
 //! |---|---|
 //! | `Map`, `Unmap`, `Protect`, `Harvest`, `Translate`, `Link`, `Unlink` | one walk, one entry (see [`dyad_space::mapping`]); `Map` and `Protect` with [`MAP_EXECUTE`] rewrite one frame |
-//! | `AddRegion`, `RemoveRegion` | the slots of regions, 94 |
 //! | `AddRegion`, `RemoveRegion` | the region slots, 94 |
 //! | `Shootdown` | one message per CPU |
 //! | `Evacuate` | 64 pages parked or 16 moved, or 256 entries looked at |
@@ -199,8 +198,8 @@ fn place_at(d: &Driver, va: u64, level: Level) -> Result<PteSlot> {
     })
 }
 
-/// The leaf that covers `va`, of whichever size. It is as the walk has found it: whoever changes it
-/// compares with that, so an operation on a page that is another one by then is refused.
+/// The leaf that covers `va`, of whichever size. It is as the walk has found it: a change
+/// compares the entry with that, so an operation on a page that has changed since is refused.
 fn leaf_at(d: &Driver, va: u64) -> Result<(PteSlot, Leaf)> {
     let place = d.find(address(va, 1)?, Level::L1).map_err(refusal)?;
     match d.meaning(&place) {
@@ -248,7 +247,7 @@ pub fn map<P: Platform>(
         .ok_or(Error::BadArgument)?;
     let d = this.driver(at.isa)?;
     let place = place_at(&d, va, level)?;
-    // Before the page is there: nobody must execute what an older translation of the frame says.
+    // Before the page is there: no CPU must execute what it has fetched of the frame's older contents.
     if perms.contains(Perms::EXECUTE) {
         executable::<P>(this, level, target, at.isa)?;
     }
@@ -290,7 +289,7 @@ pub fn unmap(this: &SpaceCtx<'_>, isa: Isa, va: u64) -> Result<u64> {
     let d = this.driver(isa)?;
     let place = d.find(address(va, 1)?, Level::L1).map_err(refusal)?;
     let (place, leaf) = match d.meaning(&place) {
-        // Whoever moves its contents finds it gone.
+        // The CPU that moves its contents finds it gone.
         Pte::Parked { pa, perms } => (place, Leaf::unparked(pa, perms)),
         _ => leaf_at(&d, va)?,
     };

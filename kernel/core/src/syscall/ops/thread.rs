@@ -312,13 +312,13 @@ fn resume<P: Platform>(cx: &KernelCtx, t: &'static Thread, place: u64) -> Result
         }
     };
     let ready = taken.passed(node, incarnation, State::Ready);
-    // Whoever has just stopped it may not have come to that yet, and it may be to wait again.
+    // The CPU that has just stopped it may not have come to that yet, and the thread may be about to wait again.
     dispatch::wait_no_more::<P>(cx, t);
     t.cpu.store(cpu, Ordering::Relaxed);
     if !t.change(cx.words(), taken, ready) {
         return Err(Error::Again);
     }
-    // It is ready whatever comes of this: an error says that nobody has been told.
+    // It is ready whatever comes of this: an error says that its scheduler has not been told.
     dispatch::tell_scheduler::<P>(cx, t, Woken::Ready)?;
     Ok(0)
 }

@@ -113,7 +113,7 @@ impl<M: GlobalMem> FrameSource for Frames<'_, M> {
     fn free_table(&self, pa: PhysAddr) {
         let used = self.state.lock().unwrap().used.remove(&pa.0);
         assert!(used, "freed twice or never allocated");
-        // Whoever still reads it should notice.
+        // A CPU that still reads it should notice.
         self.mem.invalidate(pa, 4096);
         self.fill(pa, u64::MAX, SPOILT);
         self.mem.writeback(pa, 4096);

@@ -104,7 +104,7 @@ impl Intents for Log {
     }
 }
 
-/// Intents and logs that nobody looks at.
+/// Intents and logs that are not read.
 pub struct Unrecorded;
 
 impl Intents for Unrecorded {

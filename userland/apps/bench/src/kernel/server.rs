@@ -65,7 +65,7 @@ fn handle(isa: u64, address: u64) -> u64 {
         page,
         MAP_WRITE,
     ];
-    // SAFETY: 1. The address space is that of somebody else. 2. Nothing was mapped there.
+    // SAFETY: 1. The address space is another program's. 2. Nothing was mapped there.
     unsafe { dyad::sys::raw::call_raw(word, args) }.status
 }
 
@@ -169,8 +169,8 @@ fn copy(
         let from = with_exposed_provenance::<[u8; PAGE]>(va as usize);
         let to = with_exposed_provenance_mut::<[u8; PAGE]>(here as usize);
         // SAFETY: 1. The page at `va` is mapped, by `translate`, and every page can be read. 2. The
-        // one at `here` has just been mapped writable, at an address that nobody has used. 3. They
-        // do not overlap. 4. What others change while it is copied, nobody relies on: the server
+        // one at `here` has just been mapped writable, at an unused address. 3. They
+        // do not overlap. 4. What others change while it is copied is not relied on: the server
         // reads constants.
         unsafe { core::ptr::copy_nonoverlapping(from, to, 1) };
         let access = match (there.write, there.exec) {

@@ -21,7 +21,7 @@ pub fn empty<const ID: u16>() {
 #[inline(never)]
 pub fn call<const ID: u16>(w: u64, a: u64, b: u64, c: u64, d: u64, e: u64) -> SyscallReturn {
     marker::begin::<ID>();
-    // SAFETY: 1. The calls made here take no memory away that anybody uses, and no addresses.
+    // SAFETY: 1. The calls made here take no memory away that is in use, and no addresses.
     let r = unsafe { raw::call_raw(w, [a, b, c, d, e]) };
     marker::end::<ID>();
     r
@@ -31,9 +31,9 @@ pub fn call<const ID: u16>(w: u64, a: u64, b: u64, c: u64, d: u64, e: u64) -> Sy
 #[inline(never)]
 pub fn begin<const ID: u16>(w: u64, a: u64) -> SyscallReturn {
     marker::begin::<ID>();
-    // SAFETY: 1. As above.
+    // SAFETY: 1. The calls made here take no memory away that is in use, and no addresses.
     let r = unsafe { raw::call_raw(w, [a, 0, 0, 0, 0]) };
-    // Nobody has ended it, if it is still open.
+    // No thread has ended it, if it is still open.
     marker::abandon();
     r
 }
@@ -42,9 +42,9 @@ pub fn begin<const ID: u16>(w: u64, a: u64) -> SyscallReturn {
 #[inline(never)]
 pub fn there_and_back<const ID: u16>(send: u64, receive: u64, line: u64, until: u64) -> u64 {
     marker::begin::<ID>();
-    // SAFETY: 1. As above.
+    // SAFETY: 1. The calls made here take no memory away that is in use, and no addresses.
     let _ = unsafe { raw::call_raw(send, [0; 5]) };
-    // SAFETY: 1. As above.
+    // SAFETY: 1. The calls made here take no memory away that is in use, and no addresses.
     let r = unsafe { raw::call_raw(receive, [line, until, 0, 0, 0]) };
     marker::end::<ID>();
     r.value
@@ -132,7 +132,7 @@ pub fn touch<const ID: u16>(at: *const u64) -> u64 {
 pub fn touch_after<const ID: u16>(word: u64, at: *const u64) -> u64 {
     let first = raw::invoke1(word, [0; 4]);
     marker::begin::<ID>();
-    // SAFETY: 1. As above.
+    // SAFETY: 1. The worker has seen to it that a page gets there.
     let v = unsafe { at.read_volatile() };
     marker::end::<ID>();
     v | first.status

@@ -3,7 +3,7 @@
 //!
 //! | figure of `futex_contended_wake` | what |
 //! |---|---|
-//! | `n`, `ns` | wake-ups that have found somebody who waits; from before the wake-up until the other thread is back |
+//! | `n`, `ns` | wake-ups that have found a thread that waits; from before the wake-up until the other thread is back |
 //! | `doorbells_milli`, `messages_milli` | thousandths of what was rung and sent between two readings of the kernel's counters just before and just after such a wake-up |
 //! | `doorbells_most` | most doorbells of one of them |
 //!

@@ -193,7 +193,7 @@ fn show(store: &mut Store, window: &mut Window, p: &mut Program) -> Result<()> {
     Ok(())
 }
 
-/// Init does not see the pages of a program any more. Nobody may look at them: there are no requests.
+/// Init does not see the pages of a program any more. No thread may look at them: there are no requests.
 ///
 /// # Errors
 ///
@@ -209,7 +209,7 @@ pub fn unshow(p: &Program, own: &Program) -> Result<()> {
             unmap(own.space, isa, start + n * PAGE_SIZE)?;
         }
     }
-    // SAFETY: 1. Nobody looks at the pages who has no request, of which there are none.
+    // SAFETY: 1. Only a thread with a request looks at the pages, and there are no requests.
     unsafe { own.space.remove_region(start)? };
     own.space.shootdown(start, len)
 }

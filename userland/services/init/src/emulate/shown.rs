@@ -96,7 +96,7 @@ pub(super) fn parts(number: u64) -> Result<Parts> {
     if slot.state.load(Ordering::Acquire) != SHOWN {
         return Err(Error::NotReady);
     }
-    // SAFETY: 1. Nobody writes them in this state.
+    // SAFETY: 1. They are not written in this state.
     unsafe { *slot.parts.get() }.ok_or(Error::NotReady)
 }
 
@@ -108,7 +108,7 @@ pub fn look(system: &mut System) {
         }
         let state = match changing(|| system.show(number)) {
             Ok(parts) => {
-                // SAFETY: 1. Nobody reads them in this state, and there is one leader.
+                // SAFETY: 1. They are not read in this state, and there is one leader.
                 unsafe { *slot.parts.get() = Some(parts) };
                 SHOWN
             }

@@ -1,4 +1,4 @@
-//! What the ISAs of a program have in versions of their own: whoever interprets one of them has to see it.
+//! What the ISAs of a program have in versions of their own: the interpreter of one ISA has to see them.
 
 use dyad_abi::Isa;
 use dyad_abi::emulation::WINDOWS;
