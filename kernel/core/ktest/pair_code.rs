@@ -2,7 +2,8 @@
 
 use core::sync::atomic::Ordering;
 
-use dyad_shm::PhysAddr;
+use dyad_abi::Error;
+use dyad_shm::{FrameRef, PhysAddr};
 
 use super::rig::Rig;
 use super::{Outcome, Stop, TestCtx, Text, ensure, ktest, remark, rig};
@@ -63,4 +64,64 @@ fn run(cx: &TestCtx<'_>, frame: PhysAddr) -> Result<u64, Stop> {
     cx.machine
         .call_code(frame)
         .ok_or_else(|| Stop::Failed(Text::new(format_args!("the code cannot be mapped"))))
+}
+
+/// Rounds of the test below.
+const OWNERS: u64 = 40;
+
+/// A frame goes from owner to owner: each writes its code at another node than it runs, makes it executable by trying
+/// until it may, runs it, and untypes the frame. The code that runs is the owner's, never a former one's.
+#[ktest(pair)]
+fn the_next_owner_of_a_frame_executes_its_own_code(cx: &TestCtx<'_>) -> Outcome {
+    rig::with(cx, |rig| handed_on(cx, rig))
+}
+
+fn handed_on(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
+    let node = cx.node;
+    let me = node.id().index();
+    let frame = rig.user()?.frame;
+    for n in 0..OWNERS {
+        let code = cx.machine.code_returning(n as u8 + 1);
+        for (i, w) in code.into_iter().enumerate() {
+            node.sb.scratch[16 + me].words[i].store(w, Ordering::Relaxed);
+        }
+        cx.word(8 + me).store(frame.address().0, Ordering::Release);
+        cx.meet()?;
+        // The next node's code, written and published from here: it handles messages meanwhile, late.
+        let next = cx.next();
+        let at = PhysAddr(cx.word(8 + next.index()).load(Ordering::Acquire));
+        for i in 0..2 {
+            let w = node.sb.scratch[16 + next.index()].words[i].load(Ordering::Relaxed);
+            node.map
+                .word(at.add(8 * i as u64))
+                .store(w, Ordering::Release);
+        }
+        let theirs = FrameRef::of(at).ok_or(Error::Corrupt)?;
+        let before = dyad_machine::inbox::sent(node);
+        let (mut tries, mut since) = (0u64, 0u64);
+        loop {
+            tries += 1;
+            match cx.machine.make_executable(theirs, node.isa(next)) {
+                Ok(()) => break,
+                Err(Error::Again) => {}
+                Err(e) => return Err(e.into()),
+            }
+            since += 1;
+            ensure!(since < 50_000_000, "not executable after {tries} tries");
+            // A burst of tries, and only then what others ask for.
+            if tries % 64 == 0 {
+                cx.machine.drain();
+            }
+        }
+        let sent = dyad_machine::inbox::sent(node) - before;
+        ensure!(sent <= 2, "{tries} tries sent {sent} messages");
+        cx.meet()?;
+        let got = run(cx, frame.address())?;
+        ensure!(
+            got == n + 1,
+            "owner {n} has run the code that returns {got}"
+        );
+        cx.meet()?;
+    }
+    Ok(None)
 }
