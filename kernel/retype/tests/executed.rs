@@ -299,8 +299,16 @@ fn tries_and_messages() {
     let of = |m| WordAt { mem: m, at: w1(0) };
     executed::begin(&of(&*mem), bit, 0).unwrap();
     executed::ask(&of(&*mem), bit).unwrap();
-    let (rewritten, begun) = race(
+    let (begun, rewritten) = race(
         &mem,
+        move |m| {
+            let w = WordAt { mem: m, at: w1(0) };
+            (0..2).any(|_| {
+                loom::thread::yield_now();
+                executed::begin(&w, bit, 0).is_ok()
+            })
+        },
+        // On this thread: a mutant lacks its step here.
         move |m| {
             let w = WordAt { mem: m, at: w1(0) };
             let mut times = 0;
@@ -309,10 +317,10 @@ fn tries_and_messages() {
                     times += 1;
                     executed::done(&w, n).unwrap();
                 }
+                loom::thread::yield_now();
             }
             times
         },
-        move |m| executed::begin(&WordAt { mem: m, at: w1(0) }, bit, 0).is_ok(),
     );
     assert_eq!(rewritten, 1, "rewritten a second time");
     let w = of(&*mem);
