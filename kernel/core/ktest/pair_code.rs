@@ -67,20 +67,20 @@ fn run(cx: &TestCtx<'_>, frame: PhysAddr) -> Result<u64, Stop> {
 }
 
 /// Rounds of the test below.
-const OWNERS: u64 = 40;
+const ROUNDS: u64 = 40;
 
-/// A frame goes from owner to owner: each writes its code at another node than it runs, makes it executable by trying
-/// until it may, runs it, and untypes the frame. The code that runs is the owner's, never a former one's.
+/// New code in a frame again and again, each written and made executable at another node than runs it, by trying in bursts
+/// until it may be executed: the code that runs is always the last, and a burst sends one message.
 #[ktest(pair)]
-fn the_next_owner_of_a_frame_executes_its_own_code(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| handed_on(cx, rig))
+fn code_that_is_asked_for_in_bursts_is_never_the_former(cx: &TestCtx<'_>) -> Outcome {
+    rig::with(cx, |rig| in_bursts(cx, rig))
 }
 
-fn handed_on(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
+fn in_bursts(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
     let node = cx.node;
     let me = node.id().index();
     let frame = rig.user()?.frame;
-    for n in 0..OWNERS {
+    for n in 0..ROUNDS {
         let code = cx.machine.code_returning(n as u8 + 1);
         for (i, w) in code.into_iter().enumerate() {
             node.sb.scratch[16 + me].words[i].store(w, Ordering::Relaxed);
@@ -119,7 +119,7 @@ fn handed_on(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
         let got = run(cx, frame.address())?;
         ensure!(
             got == n + 1,
-            "owner {n} has run the code that returns {got}"
+            "round {n} has run the code that returns {got}"
         );
         cx.meet()?;
     }
