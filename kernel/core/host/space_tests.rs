@@ -15,6 +15,7 @@ use super::system::{PAIR, System, VA, cpu, cx, frame_cap, memory_cap, node, roun
 use super::{Did, Machine, MockA64, MockX86};
 use crate::run_loop::messages;
 use crate::syscall::ops::space::{harvest, link, map, protect, supply, translate, unlink, unmap};
+use dyad_machine::inbox;
 use dyad_machine::kernel_ctx::Operand;
 use dyad_object::space::{MAX_REGIONS, Region, Space};
 use dyad_object::tables;
@@ -590,6 +591,54 @@ fn code_is_executable_once_all_that_ran_older_code_there_have_rewritten_it() {
     map_as(s.x(), space, l1(Isa::X86_64), VA, (&frame, 0), MAP_EXECUTE).unwrap();
     let t = this(&c, space);
     assert!(translate(&t, Isa::X86_64, VA).is_ok());
+}
+
+/// `Map` or `Protect` in a loop puts one message for a frame into the ring that all share, and a late one changes nothing.
+#[test]
+fn however_often_code_is_asked_for_there_is_one_request_and_a_late_one_changes_nothing() {
+    let s = System::new(120);
+    let space = s.space();
+    let isa = Isa::Aarch64;
+    s.tables(space, isa, VA, Level::L1);
+    let frame = s.user(0);
+    let pa = frame.object.unwrap().frame.address();
+    let number = u64::from(frame.object.unwrap().frame.bits());
+    let record = tables::record(s.x().node().map, &s.x().node().tables, pa).unwrap();
+    let executed = || record.w1.load(Ordering::Relaxed) as u8;
+    record.w1.fetch_or(0b10, Ordering::Relaxed);
+    let map_it = || map_as(s.x(), space, l1(isa), VA, (&frame, 0), MAP_EXECUTE);
+    let before = inbox::sent(s.x().node());
+    for _ in 0..1000 {
+        assert_eq!(map_it(), Err(Error::Again));
+    }
+    assert_eq!(inbox::sent(s.x().node()) - before, 1);
+    s.a().enter();
+    messages::drain::<MockA64>();
+    s.x().enter();
+    map_it().unwrap();
+    assert_eq!(executed(), 0b10);
+    s.a().enter();
+    for _ in 0..3 {
+        let c = cx(s.a());
+        messages::publish_code_here::<MockA64>(&c, number).unwrap();
+    }
+    assert_eq!(executed(), 0b10, "who executes it is asked again");
+}
+
+/// A request for a frame that is a kernel object by then stores nothing into the frame, and is not answered.
+#[test]
+fn a_request_for_code_does_not_touch_a_kernel_object() {
+    let s = System::new(120);
+    let object = s.take(0, Use::Kernel(dyad_retype::KernelKind::TIME), 0);
+    let pa = object.frame.address();
+    let record = tables::record(s.x().node().map, &s.x().node().tables, pa).unwrap();
+    record.w1.fetch_or(0b10 << 56 | 0b10, Ordering::Relaxed);
+    s.a().enter();
+    let c = cx(s.a());
+    let number = u64::from(object.frame.bits());
+    messages::publish_code_here::<MockA64>(&c, number).unwrap();
+    let w1 = record.w1.load(Ordering::Relaxed);
+    assert_eq!((w1 >> 56, w1 as u8), (0b10, 0b10), "nothing was rewritten");
 }
 
 /// `Reclaim` takes an empty table out between the walk of a fault and its mapping: the fault is tried again, and the

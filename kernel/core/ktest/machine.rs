@@ -60,6 +60,8 @@ pub trait Machine {
     fn attentive(&self);
     /// Rewrites a frame on this node; see [`shootdown::publish_here`].
     fn publish_here(&self, at: PhysAddr) -> Result<()>;
+    /// Makes a frame executable for an ISA; see [`shootdown::make_executable`].
+    fn make_executable(&self, frame: FrameRef, isa: Isa) -> Result<()>;
     /// Maps a frame executable in the kernel and calls it.
     fn call_code(&self, pa: PhysAddr) -> Option<u64>;
     /// Instructions of this ISA that return `n`.
@@ -193,6 +195,9 @@ impl<P: Platform> Machine for Of<P> {
     }
     fn publish_here(&self, at: PhysAddr) -> Result<()> {
         shootdown::publish_here::<P>(dyad_object::node::node(), at)
+    }
+    fn make_executable(&self, frame: FrameRef, isa: Isa) -> Result<()> {
+        shootdown::make_executable::<P>(&KernelCtx::here::<P>(), frame, isa)
     }
     fn call_code(&self, pa: PhysAddr) -> Option<u64> {
         P::call_code(pa)

@@ -2,7 +2,8 @@
 
 use core::sync::atomic::Ordering;
 
-use dyad_shm::PhysAddr;
+use dyad_abi::Error;
+use dyad_shm::{FrameRef, PhysAddr};
 
 use super::rig::Rig;
 use super::{Outcome, Stop, TestCtx, Text, ensure, ktest, remark, rig};
@@ -63,4 +64,64 @@ fn run(cx: &TestCtx<'_>, frame: PhysAddr) -> Result<u64, Stop> {
     cx.machine
         .call_code(frame)
         .ok_or_else(|| Stop::Failed(Text::new(format_args!("the code cannot be mapped"))))
+}
+
+/// Rounds of the test below.
+const ROUNDS: u64 = 40;
+
+/// New code in a frame again and again, each written and made executable at another node than runs it, by trying in bursts
+/// until it may be executed: the code that runs is always the last, and a burst sends one message.
+#[ktest(pair)]
+fn code_that_is_asked_for_in_bursts_is_never_the_former(cx: &TestCtx<'_>) -> Outcome {
+    rig::with(cx, |rig| in_bursts(cx, rig))
+}
+
+fn in_bursts(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
+    let node = cx.node;
+    let me = node.id().index();
+    let frame = rig.user()?.frame;
+    for n in 0..ROUNDS {
+        let code = cx.machine.code_returning(n as u8 + 1);
+        for (i, w) in code.into_iter().enumerate() {
+            node.sb.scratch[16 + me].words[i].store(w, Ordering::Relaxed);
+        }
+        cx.word(8 + me).store(frame.address().0, Ordering::Release);
+        cx.meet()?;
+        // The next node's code, written and published from here: it handles messages meanwhile, late.
+        let next = cx.next();
+        let at = PhysAddr(cx.word(8 + next.index()).load(Ordering::Acquire));
+        for i in 0..2 {
+            let w = node.sb.scratch[16 + next.index()].words[i].load(Ordering::Relaxed);
+            node.map
+                .word(at.add(8 * i as u64))
+                .store(w, Ordering::Release);
+        }
+        let theirs = FrameRef::of(at).ok_or(Error::Corrupt)?;
+        let before = dyad_machine::inbox::sent(node);
+        let (mut tries, mut since) = (0u64, 0u64);
+        loop {
+            tries += 1;
+            match cx.machine.make_executable(theirs, node.isa(next)) {
+                Ok(()) => break,
+                Err(Error::Again) => {}
+                Err(e) => return Err(e.into()),
+            }
+            since += 1;
+            ensure!(since < 50_000_000, "not executable after {tries} tries");
+            // A burst of tries, and only then what others ask for.
+            if tries % 64 == 0 {
+                cx.machine.drain();
+            }
+        }
+        let sent = dyad_machine::inbox::sent(node) - before;
+        ensure!(sent <= 2, "{tries} tries sent {sent} messages");
+        cx.meet()?;
+        let got = run(cx, frame.address())?;
+        ensure!(
+            got == n + 1,
+            "round {n} has run the code that returns {got}"
+        );
+        cx.meet()?;
+    }
+    Ok(None)
 }

@@ -42,8 +42,8 @@ use crate::node::{Node, node};
 
 /// Kinds of messages: word 0 of a message.
 pub mod kind {
-    /// `[kind, frame]`: rewrites the frame so that this node has no stale translation of it, and clears this
-    /// node's executed-on bit.
+    /// `[kind, frame]`: a hint that this node has been asked to rewrite the frame, so that it has no stale
+    /// translation of it. The frame's record says whether it has; see `dyad_retype::executed`.
     pub const PUBLISH_CODE: u64 = 2;
     /// `[kind, thread, cpu]`: makes a thread the root thread of a CPU.
     pub const ROOT: u64 = 5;
@@ -217,6 +217,14 @@ pub fn send<P: Platform>(to: NodeId, cpu: CpuId, m: &Message) -> Result<()> {
     }
     notify::<P>(to, cpu);
     Ok(())
+}
+
+/// Whether a CPU of another node has taken every message from this node.
+pub fn is_drained(to: NodeId, cpu: CpuId) -> bool {
+    let node = node();
+    let outbox = node.outboxes[to.index()][cpu.index()].lock();
+    let drained = |p: &Producer| p.is_drained(node.words);
+    outbox.as_ref().is_some_and(drained)
 }
 
 /// How many doorbells this node has rung at CPUs of other nodes, or their earlier incarnations.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! w0 = version:32 | type:3 | kind:5 | refs:24      (type, version and references change in one CAS)
-//! w1 = epoch:56   | executed_on:8                  (when the frame was given up; who ran code in it)
+//! w1 = asked:8 | epoch:48 | executed_on:8           (when the frame was given up; who ran code in it: [`executed`])
 //! ```
 //!
 //! # States
@@ -69,6 +69,7 @@ extern crate dyad_coherence;
 
 mod block;
 mod error;
+pub mod executed;
 mod pins;
 pub mod plain;
 mod recover;

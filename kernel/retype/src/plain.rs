@@ -200,6 +200,7 @@ mod tests {
         let w1 = StampWord {
             epoch: at(7),
             executed_on: 0x81,
+            asked: 0x24,
         };
         assert_eq!(stamp(w1.bits()), at(7));
         assert_eq!(stamped(w1.bits(), at(6)), None);

@@ -6,6 +6,7 @@ use dyad_shm::frame::{Epoch, FrameRef, Version, WeakRef};
 use dyad_shm::protocol::{EpochSource, Intents, Log, Parts};
 
 use crate::error::Refused;
+use crate::executed;
 use crate::row::{self, GivenUp, Record};
 use crate::table::{FrameTable, offset};
 use crate::word::{FrameType, FrameWord, Order, Refs, Use};
@@ -18,6 +19,8 @@ pub struct Claim {
     version: Version,
     order: Order,
     initialised: u64,
+    /// No frame of the block has been used since the pools were formatted.
+    fresh: bool,
 }
 
 impl Claim {
@@ -47,6 +50,7 @@ impl Claim {
     #[inline]
     pub fn never_used(&mut self) {
         self.initialised = self.order.frames();
+        self.fresh = true;
     }
 
     /// Declares that the [next frame](Claim::next_frame) is initialised: writes its contents back, and drops
@@ -162,6 +166,7 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
             version: word.version,
             order,
             initialised: 0,
+            fresh: false,
         })
     }
 
@@ -184,6 +189,8 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         };
         let why = if claim.next_frame().is_some() {
             Some(Refused::Unfinished)
+        } else if let Err(why) = self.hand_on(&claim) {
+            Some(why)
         } else if matches!(used, Use::Kernel(_)) && claim.order != Order::FRAME {
             Some(Refused::WrongOrder)
         } else {
@@ -217,6 +224,17 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         }
         let again = FrameWord::given_up(claim.version, claim.order);
         self.finish(&claim, again, intents)
+    }
+
+    /// [`hand_on`](executed::hand_on) for all frames of a block but its head, whose word the claim has read.
+    fn hand_on(&self, claim: &Claim) -> Result<(), Refused> {
+        // Each of these frames has been initialised one by one.
+        let frames = if claim.fresh { 1 } else { claim.order.frames() };
+        for n in 1..frames {
+            let frame = offset(claim.head, n).ok_or(Refused::Corrupt)?;
+            executed::hand_on(&self.record_of(frame)?.w1())?;
+        }
+        Ok(())
     }
 
     fn finish(&self, claim: &Claim, to: FrameWord, intents: &impl Intents) -> Result<(), Refused> {

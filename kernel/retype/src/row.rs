@@ -23,11 +23,11 @@ use dyad_shm::intent::{IntentRecord, Row};
 use dyad_shm::pool::PhysAddr;
 use dyad_shm::protocol::{EpochSource, Intents, Services};
 
-use crate::TRIES;
 use crate::error::Refused;
 use crate::plain;
 use crate::table::W1_OFFSET;
 use crate::word::{FrameType, FrameWord, Refs};
+use crate::{TRIES, executed};
 
 /// The record of one frame.
 pub trait Record {
@@ -317,7 +317,8 @@ pub fn claim(
     intents: &impl Intents,
 ) -> Result<Epoch, Refused> {
     // After the word: a stamp that comes later comes with another word, and the CAS fails.
-    let stamp = plain::stamp(record.w1().load());
+    let w1 = record.w1().load();
+    let stamp = plain::stamp(w1);
     if !lacks!("row::claim::stamp") && !epochs.quiesced(stamp) {
         return Err(Refused::NotQuiesced);
     }
@@ -331,7 +332,16 @@ pub fn claim(
     let version = plain::version_number(raw);
     intents.begin(&IntentRecord::frame(Row::FromUntyped, head, version));
     match record.w0().replace(raw, owned) {
-        Ok(_) => Ok(stamp),
+        Ok(_) => {
+            if executed::is_noted(w1)
+                && let Err(why) = executed::hand_on(&record.w1())
+            {
+                let again = plain::abandoned(raw);
+                finish(record, (owned, again), intents)?;
+                return Err(why);
+            }
+            Ok(stamp)
+        }
         Err(now) => {
             intents.clear();
             Err(instead(now))

@@ -364,6 +364,7 @@ pub(crate) const fn samples(h: LayoutHash) -> LayoutHash {
         StampWord {
             epoch: Epoch::MAX,
             executed_on: 1,
+            asked: 2,
         }
         .bits(),
     )
@@ -394,22 +395,27 @@ pub struct StampWord {
     pub epoch: Epoch,
     /// Bit n: node n may hold translations of code in the frame.
     pub executed_on: u8,
+    /// Bit n: node n has been asked to rewrite the frame; see [`executed`](crate::executed).
+    pub asked: u8,
 }
 
 impl StampWord {
     const EPOCH_SHIFT: u32 = 8;
+    pub(crate) const ASKED_SHIFT: u32 = StampWord::EPOCH_SHIFT + Epoch::BITS;
 
     /// The word.
     pub const fn bits(self) -> u64 {
-        self.epoch.get() << StampWord::EPOCH_SHIFT | self.executed_on as u64
+        (self.asked as u64) << StampWord::ASKED_SHIFT
+            | self.epoch.get() << StampWord::EPOCH_SHIFT
+            | self.executed_on as u64
     }
 
-    /// Reads a word; every word is one. An epoch that cannot be is damage and reads as the last
-    /// one, which blocks reuse.
+    /// Reads a word; every word is one.
     pub const fn from_bits(w: u64) -> StampWord {
         StampWord {
-            epoch: Epoch::saturating(w >> StampWord::EPOCH_SHIFT),
+            epoch: Epoch::saturating(w >> StampWord::EPOCH_SHIFT & Epoch::MAX.get()),
             executed_on: w as u8,
+            asked: (w >> StampWord::ASKED_SHIFT) as u8,
         }
     }
 }

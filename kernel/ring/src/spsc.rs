@@ -90,6 +90,11 @@ impl<const N: u64> Producer<N> {
         self.end.tail()
     }
 
+    /// Whether every message has been taken.
+    pub fn is_drained<M: GlobalMem + ?Sized>(&self, mem: &M) -> bool {
+        mem.load_fresh(self.place.head(), Ordering::Acquire) == self.end.tail()
+    }
+
     /// Sends a message. Takes constant time; changes nothing when it fails.
     pub fn push<M: GlobalMem + ?Sized>(
         &mut self,

@@ -2,11 +2,8 @@
 //!
 //! ```text
 //! w0 = version:32 | type:3 | kind:5 | refs:24      (type, version and references change in one CAS)
-//! w1 = epoch:56   | executed_on:8                  (bit n: node n may hold translations of it)
+//! w1 = asked:8 | epoch:48 | executed_on:8           (bits n: what node n may hold translations of)
 //! ```
-//!
-//! The epoch field of `w1` is wider than an [`Epoch`], of which a publication word has room for 48
-//! bits only: a larger value is damage, and reads as [`Epoch::MAX`], which blocks reuse.
 //!
 //! TCG notices self-modifying code only for stores of its own machine, so code that another
 //! machine writes into a frame leaves stale translations behind. The `executed_on` bits say who

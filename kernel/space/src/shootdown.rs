@@ -42,14 +42,29 @@
 //! # Code
 //!
 //! Translated code is dropped by the simulator only when its own machine stores to the page. A
-//! frame's executed-on bits say which nodes may hold translations of it; each of them has to rewrite
-//! the frame itself before anything else in it is executed there.
+//! frame's record says which nodes may hold translations of it; each of them has to rewrite
+//! the frame itself before anything else in it is executed there. [`executed`] has the states and their steps:
+//!
+//! ```text
+//! make_executable: nodes that are executed -> asked, a message to each that this call has asked; any left: Again
+//!                  this node's translations are dropped here, last; all nodes -> executed
+//! message:         asked? user memory? rewrite the frame; asked -> rewritten
+//! ```
+//!
+//! A call that finds a node asked already sends nothing, unless the node has taken all messages of this node and is
+//! asked all the same: the message was lost, was another node's, or is being handled. So however often a caller tries again,
+//! a ring has one message for the frame.
+//!
+//! What a program writes into a frame while another call for the same frame is under way, and while the frame is
+//! executable through another mapping, may be executed in its old form. That is between those who share the frame: the
+//! next owner's code is never missed.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
-use dyad_coherence::GlobalMem;
+use dyad_coherence::{GlobalMem, Word, WordAt};
+use dyad_retype::{Use, executed};
 use dyad_ring::Message;
 use dyad_shm::frame::FrameRef;
 use dyad_shm::{FrameEntry, PhysAddr};
@@ -183,26 +198,27 @@ pub fn is_done<P: Platform>(this: &SpaceCtx<'_>, ticket: u64) -> Result<bool> {
     )
 }
 
-/// Address of the word with the executed-on bits of a frame.
-fn executed_word(node: &Node, pa: PhysAddr) -> Result<PhysAddr> {
-    let record = FrameRef::of(pa).and_then(|f| node.tables.frames.record_at(f));
-    Ok(record
-        .ok_or(Error::BadArgument)?
-        .add(core::mem::offset_of!(FrameEntry, w1) as u64))
+/// The word with the states of a frame's nodes.
+fn states(cx: &KernelCtx, frame: FrameRef) -> Result<impl Word> {
+    let mem = cx.words();
+    let at = cx.frames().record_at(frame).ok_or(Error::BadArgument)?;
+    let at = at.add(core::mem::offset_of!(FrameEntry, w1) as u64);
+    Ok(WordAt { mem, at })
 }
 
-const fn bit(n: NodeId) -> u64 {
-    1 << n.index()
+/// Whether a frame is user memory. It is no kernel object then before this CPU has been quiet.
+fn is_user(cx: &KernelCtx, frame: FrameRef) -> bool {
+    let found = cx.frames().head(frame);
+    found.is_ok_and(|(_, word)| word.ty.in_use() == Some(Use::User))
+        || lacks!("shootdown::is_user::kind")
 }
 
-/// Rewrites a frame in place so that this machine drops its translations of the old code, and clears its
-/// executed-on bit.
+/// Rewrites a frame of user memory in place, so that this machine drops its translations of the old code.
 ///
 /// # Errors
 ///
 /// [`Error::BadArgument`] if there is no such frame.
 pub fn publish_here<P: Platform>(node: &Node, pa: PhysAddr) -> Result<()> {
-    let executed = executed_word(node, pa)?;
     let words = node
         .map
         .get::<[AtomicU64; PAGE_SIZE as usize / 8]>(pa)
@@ -214,40 +230,80 @@ pub fn publish_here<P: Platform>(node: &Node, pa: PhysAddr) -> Result<()> {
         let _ = w.compare_exchange(v, v, Ordering::Relaxed, Ordering::Relaxed);
     }
     P::sync_code(node.map, pa, PAGE_SIZE);
-    node.words.and(executed, !bit(node.id()));
     Ok(())
 }
 
+/// Does what another node has asked this one for. A request that is old changes nothing: this node is not asked any more, or
+/// the frame is no user memory.
+///
+/// # Errors
+///
+/// [`Error::BadArgument`] if there is no such frame; [`Error::Again`]: the node is still asked.
+pub fn publish_asked<P: Platform>(cx: &KernelCtx, frame: FrameRef) -> Result<()> {
+    let (word, me) = (states(cx, frame)?, cx.node.id());
+    // In this order: see the table of `executed`.
+    if !executed::is_asked(&word, me) || !is_user(cx, frame) {
+        return Ok(());
+    }
+    publish_here::<P>(cx.node, frame.address())?;
+    Ok(executed::done(&word, me)?)
+}
+
 /// Makes the present contents of a frame fit to be executed by the nodes of an ISA, and notes that
-/// they may. One frame is rewritten here at most; other nodes that hold translations are asked to.
+/// they may. One frame is rewritten here at most; other nodes that may hold translations are asked to.
+/// Nothing happens to a frame that is no user memory: it cannot be mapped.
 ///
 /// # Errors
 ///
 /// [`Error::Again`] as long as others have not rewritten it.
-pub fn make_executable<P: Platform>(cx: &KernelCtx, pa: PhysAddr, isa: Isa) -> Result<()> {
-    let (node, words) = (cx.node, cx.words());
-    let executed = executed_word(node, pa)?;
-    let frame = FrameRef::of(pa).ok_or(Error::BadArgument)?.bits() as u64;
-    let on = node.nodes_with(isa) as u64;
-    let stale = words.load_fresh(executed, Ordering::Acquire) & on;
+pub fn make_executable<P: Platform>(cx: &KernelCtx, frame: FrameRef, isa: Isa) -> Result<()> {
+    let (node, me) = (cx.node, cx.node.id());
+    let word = states(cx, frame)?;
+    if !is_user(cx, frame) {
+        return Ok(());
+    }
+    let on = node.nodes_with(isa);
+    let asked = executed::ask(&word, on & !executed::bit(me))?;
     let mut wait = false;
-    for n in node.others().filter(|&n| stale & bit(n) != 0) {
-        let ask = [inbox::kind::PUBLISH_CODE, frame, 0, 0, 0, 0, 0, 0];
-        match inbox::send::<P>(n, FIRST_CPU, &Message(ask)) {
-            // The machine is gone, and its translations with it.
-            Err(Error::NodeDead) => {
-                words.and(executed, !bit(n));
-            }
-            Ok(()) | Err(Error::Full) => wait = true,
-            Err(e) => return Err(e),
+    for n in node.others() {
+        let (now, before) = (
+            asked.now & executed::bit(n) != 0,
+            asked.before & executed::bit(n) != 0,
+        );
+        if !now && !before {
+            continue;
+        }
+        // The machine is gone, and its translations with it.
+        if !node.is_live(n) {
+            executed::gone(&word, n)?;
+            continue;
+        }
+        wait = true;
+        if now || inbox::is_drained(n, FIRST_CPU) {
+            tell::<P>(&word, frame, n)?;
         }
     }
-    if stale & bit(node.id()) != 0 {
-        publish_here::<P>(node, pa)?;
-    }
-    if wait && !lacks!("shootdown::make_executable::wait") {
+    let no_wait = lacks!("shootdown::make_executable::wait");
+    if wait && !no_wait {
         return Err(Error::Again);
     }
-    words.or(executed, on);
-    Ok(())
+    let mut rewritten = if no_wait { u8::MAX } else { 0 };
+    if executed::is_stale(&word, me) && on & executed::bit(me) != 0 {
+        publish_here::<P>(node, frame.address())?;
+        rewritten |= executed::bit(me);
+    }
+    Ok(executed::begin(&word, on, rewritten)?)
+}
+
+/// Sends a node that has been asked to rewrite a frame the message that says so.
+fn tell<P: Platform>(word: &impl Word, frame: FrameRef, to: NodeId) -> Result<()> {
+    let kind = inbox::kind::PUBLISH_CODE;
+    let message = Message([kind, frame.bits() as u64, 0, 0, 0, 0, 0, 0]);
+    match inbox::send::<P>(to, FIRST_CPU, &message) {
+        Ok(()) => Ok(()),
+        // Whoever tries next asks anew.
+        Err(Error::Full) => Ok(executed::take_back(word, to)?),
+        Err(Error::NodeDead) => Ok(executed::gone(word, to)?),
+        Err(e) => Err(e),
+    }
 }

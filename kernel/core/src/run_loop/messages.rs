@@ -131,7 +131,7 @@ fn take_arrivals<P: Platform>(node: &'static Node, line: &WakeLine) {
 fn handle<P: Platform>(node: &'static Node, from: NodeId, m: &Message) {
     let result = match m.0[0] {
         kind::ROOT => become_root::<P>(&KernelCtx::here::<P>(), m.0[1], m.0[2]),
-        kind::PUBLISH_CODE => publish_code_here::<P>(node, m.0[1]),
+        kind::PUBLISH_CODE => publish_code_here::<P>(&KernelCtx::here::<P>(), m.0[1]),
         kind::TEST => {
             // Numbered by its sender, from 0 on: the count is also the next number expected.
             let seen = node.test_received[from.index()].fetch_add(1, Ordering::AcqRel);
@@ -165,17 +165,16 @@ fn become_root<P: Platform>(cx: &KernelCtx, thread: u64, cpu: u64) -> Result<()>
     dispatch::set_root::<P>(cx, cpu, t)
 }
 
-/// Rewrites a frame in place so that this machine drops its translations of the old code. Any frame of a pool
-/// may be named: its words keep their values.
+/// Handles a [`PUBLISH_CODE`](kind::PUBLISH_CODE) message. Any frame of a pool may be named: see
+/// [`shootdown::publish_asked`].
 ///
 /// # Errors
 ///
-/// [`Error::BadArgument`] if the frame is in no pool.
-pub(crate) fn publish_code_here<P: Platform>(node: &Node, frame: u64) -> Result<()> {
-    let pa = u32::try_from(frame)
+/// [`Error::BadArgument`] if the frame is in no pool; those of [`shootdown::publish_asked`].
+pub(crate) fn publish_code_here<P: Platform>(cx: &KernelCtx, frame: u64) -> Result<()> {
+    let frame = u32::try_from(frame)
         .ok()
         .and_then(FrameRef::from_bits)
-        .ok_or(Error::BadArgument)?
-        .address();
-    shootdown::publish_here::<P>(node, pa)
+        .ok_or(Error::BadArgument)?;
+    shootdown::publish_asked::<P>(cx, frame)
 }

@@ -276,7 +276,7 @@ fn executable<P: Platform>(
     if level != Level::L1 {
         return Err(Error::TooLarge);
     }
-    shootdown::make_executable::<P>(this.cx, frame.address(), isa)
+    shootdown::make_executable::<P>(this.cx, frame, isa)
 }
 
 /// `Unmap`. CPUs that read the table no longer find the page; CPUs with a translation may use it until the
