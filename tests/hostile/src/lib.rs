@@ -1,4 +1,5 @@
-//! What hostile test programs in the place of init share (`attack`, `adversary`, `storm`, `bounds`).
+//! What test programs in the place of init share: `attack`, `adversary`, `storm`, which are hostile, `bounds` and
+//! `quiescence`.
 //!
 //! | module | what |
 //! |---|---|

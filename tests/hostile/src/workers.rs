@@ -21,10 +21,7 @@ const IDS: u32 = 64;
 ///
 /// As the kernel says.
 pub fn start(store: &mut Store, entry: u64, supply: u64, arg: fn(u64) -> u64) -> Result<()> {
-    for isa in isas_of(store.isas) {
-        let ((bottom, _), (_, top)) = (stack_slot(isa, 1), stack_slot(isa, IDS));
-        SPACE.add_region(bottom, top - bottom, RegionKind::Anonymous, true)?;
-    }
+    stacks(store)?;
     let (nodes, cpus) = (store.nodes as usize, store.cpus as usize);
     for node in NodeId::first(nodes) {
         if node != HOME {
@@ -37,6 +34,19 @@ pub fn start(store: &mut Store, entry: u64, supply: u64, arg: fn(u64) -> u64) ->
                 begin(node, cpu, thread, (entry, arg(line)))?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Declares the stacks of workers.
+///
+/// # Errors
+///
+/// As the kernel says.
+pub fn stacks(store: &Store) -> Result<()> {
+    for isa in isas_of(store.isas) {
+        let ((bottom, _), (_, top)) = (stack_slot(isa, 1), stack_slot(isa, IDS));
+        SPACE.add_region(bottom, top - bottom, RegionKind::Anonymous, true)?;
     }
     Ok(())
 }
