@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
-use dyad_launcher::config::{RunConfig, Sim, Work};
+use dyad_launcher::config::{RunConfig, Sim};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 
@@ -18,9 +18,7 @@ const LINES: usize = 21;
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
-    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(tiers, format!("migrate_threads::{name}"), f)
-    };
+    let test = times::of("migrate_threads");
     vec![
         test(
             Tiers::FULL,
@@ -43,10 +41,7 @@ pub fn trials() -> Vec<Trial> {
 fn config(nodes: &[Isa], args: &str) -> RunConfig {
     RunConfig {
         nodes: nodes.to_vec(),
-        work: Work::App {
-            app: "migrate-threads".into(),
-            args: args.into(),
-        },
+        work: console::app("migrate-threads", args),
         timeout: Some(Duration::from_secs(240)),
         ..RunConfig::default()
     }
@@ -196,23 +191,9 @@ fn overflow() -> Result<(), Failed> {
 
 /// A program that moves in loops and at system calls.
 fn implicit() -> Result<(), Failed> {
-    let config = RunConfig {
-        work: Work::App {
-            app: "migrate-threads".into(),
-            args: "--what implicit".into(),
-        },
-        ..config(&[X86_64, Aarch64], "")
-    };
-    let (report, text) = console::run(&config);
-    if let Some(why) = report.failure() {
-        return Err(format!("{why}\n{text}").into());
-    }
-    for name in ["implicit.syscalls", "implicit.loops", "implicit.iterators"] {
-        if !report.checks.iter().any(|c| c.name == name && c.ok) {
-            return Err(format!("no check {name}\n{text}").into());
-        }
-    }
-    Ok(())
+    let config = config(&[X86_64, Aarch64], "--what implicit");
+    let names = ["implicit.syscalls", "implicit.loops", "implicit.iterators"];
+    console::passed(&console::good(&config)?, names)
 }
 
 /// Kernels that keep caches coherent themselves hand threads over in the middle of functions, and the
@@ -223,11 +204,6 @@ fn incoherent() -> Result<(), Failed> {
         coherent: false,
         ..config(&[X86_64, Aarch64], "--every 40")
     };
-    let (report, text) = console::run(&config);
-    let passed = |name: &str| report.checks.iter().any(|c| c.ok && c.name == name);
-    match report.failure() {
-        Some(why) => because(&text, why),
-        None if passed("constructs.intact") && passed("sim.sanitizer") => Ok(()),
-        None => because(&text, "nobody has looked for what is stale"),
-    }
+    let names = ["constructs.intact", "sim.sanitizer"];
+    console::passed(&console::good(&config)?, names)
 }
