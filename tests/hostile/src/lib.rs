@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`image`] | the pages of the program that all components share |
 //! | [`parts`] | capability table and address space of a component |
+//! | [`report`] | what components and the warden tell each other |
 //! | [`workers`] | a thread on every CPU |
 //!
 //! Here are the beginning and the end of a run, its options, and what is said.
@@ -13,6 +14,7 @@
 
 pub mod image;
 pub mod parts;
+pub mod report;
 pub mod workers;
 
 use core::fmt;
