@@ -2,14 +2,13 @@
 
 use core::sync::atomic::Ordering;
 
+use dyad_abi::Result;
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
 use dyad_abi::user::{PAGE_SIZE, ReportKind};
-use dyad_abi::{NodeId, Result};
 use dyad_hostile::Options;
 pub use dyad_hostile::say;
 use dyad_services::rt::{self, Call};
 use dyad_services::text::Text;
-use dyad_sys::cap::Thread;
 
 use crate::call::WRONG;
 use crate::stock::{HOME, Stock};
@@ -71,13 +70,11 @@ fn run() -> Result<()> {
     threads::run(stock, nodes)?;
     say(format_args!("hardware"));
     hardware::run(stock)?;
-    let _ = NodeId::first(nodes).count();
     Ok(())
 }
 
 /// Ends the run.
 pub fn shut_down(code: u32) -> ! {
-    let _ = core::marker::PhantomData::<Thread>;
     loop {
         let _ = operation!(
             Hardware,
