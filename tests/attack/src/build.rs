@@ -15,9 +15,11 @@ use dyad_abi::service::{
 };
 use dyad_abi::user::{PAGE_SIZE, stack_slot};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
-use dyad_services::first::{CXL, TABLE};
+use dyad_hostile::image::Image;
+use dyad_hostile::parts::{self, Pages, Source};
+use dyad_services::first::{self, CXL, TABLE};
 use dyad_services::frames::Arena;
-use dyad_services::image::{Regions, filled_pages, is_seen, isas_of, seen_by, table_kind};
+use dyad_services::image::{Regions, filled_pages, isas_of};
 use dyad_services::rt;
 use dyad_services::takedown::{self, Patience};
 use dyad_sys::cap::{
@@ -25,7 +27,6 @@ use dyad_sys::cap::{
     Space, Thread, ThreadIds, ThreadSetup,
 };
 
-use crate::image::Image;
 use crate::sched;
 use crate::shared::{HEAP, HEAP_PAGES, MAILBOX, NOWHERE, REPORT, SECRET, SHOWN, at, word, word_of};
 use crate::store::{Store, patiently, waits};
@@ -70,6 +71,28 @@ impl Frames {
     }
 }
 
+/// What is left of the frames of a component, and slots for one attack.
+struct Lot<'a> {
+    store: &'a mut Store,
+    left: &'a mut Frames,
+}
+
+impl Source for Lot<'_> {
+    fn store(&mut self) -> &mut first::Store {
+        self.store
+    }
+
+    fn object<T: Kind>(&mut self, kind: ObjectKind) -> Result<Cap<T>> {
+        self.store.object(&mut self.left.objects, kind)
+    }
+
+    fn page(&mut self) -> Result<Cap<Frame>> {
+        self.store
+            .user(&mut self.left.pages)
+            .map(|(frame, _)| frame)
+    }
+}
+
 /// A component.
 pub struct Comp {
     whole: Frames,
@@ -90,9 +113,7 @@ pub struct Comp {
     pub secret: u64,
     /// The page it shows.
     pub shown: Cap<Frame>,
-    linked: [u64; 64],
-    links: usize,
-    last_table: Option<Cap<PageTable>>,
+    mapped: Pages,
     entry: u64,
     ids: core::ops::Range<u32>,
     threads: [Option<(usize, Cap<Thread>)>; 4],
@@ -113,45 +134,33 @@ impl Comp {
         other: Option<(Cap<Frame>, Cap<Frame>)>,
     ) -> Result<(Comp, Cap<Frame>)> {
         let mut left = frames;
-        let table: Cap<Captbl> = store.object(&mut left.objects, ObjectKind::CaptblRoot)?;
-        let mut first = None;
-        for entry in 0..at::LEAVES {
-            let leaf = store.object(&mut left.objects, ObjectKind::CaptblLeaf)?;
-            table.cons(entry, leaf)?;
-            first = first.or(Some(leaf));
-        }
-        let space: Cap<Space> = store.object(&mut left.objects, ObjectKind::Space)?;
-        for isa in isas_of(store.isas) {
-            let at = TableAt { isa, level: 4 };
-            let root: Cap<PageTable> = store.object(&mut left.objects, table_kind(at)?)?;
-            space.link(at, 0, root)?;
-        }
-        let component: Cap<Component> = store.object(&mut left.objects, ObjectKind::Component)?;
+        let from = &mut Lot {
+            store,
+            left: &mut left,
+        };
+        let (table, leaf) = parts::table(from, at::LEAVES)?;
+        let mapped = Pages::new(from)?;
+        let space = mapped.space;
+        let component: Cap<Component> = from.object(ObjectKind::Component)?;
         component.configure(table, space)?;
-        let endpoints = store.object(&mut left.objects, ObjectKind::Endpoints)?;
-        let (report, _) = store.user(&mut left.pages)?;
-        let (secret, _) = store.user(&mut left.pages)?;
+        let endpoints = from.object(ObjectKind::Endpoints)?;
+        let (report, secret) = (from.page()?, from.page()?);
         let (mailbox, shown) = match other {
             Some(pages) => pages,
-            None => (
-                store.user(&mut left.pages)?.0,
-                store.user(&mut left.pages)?.0,
-            ),
+            None => (from.page()?, from.page()?),
         };
         let mut c = Comp {
             whole: frames,
             left,
             table,
-            leaf: first.ok_or(Error::Corrupt)?,
+            leaf,
             space,
             component,
             endpoints,
             report: store.show(report, 0)?,
             secret: store.show(secret, 0)?,
             shown,
-            linked: [0; 64],
-            links: 0,
-            last_table: None,
+            mapped,
             entry: image.entry(),
             ids: ids.clone(),
             threads: [None; 4],
@@ -169,9 +178,12 @@ impl Comp {
             let write = access == Access::Write;
             c.space
                 .add_region(va, PAGE_SIZE, RegionKind::Shared, write)?;
-            c.map(store, store.isas, va, (frame, 0), access)?;
+            let isas = store.isas;
+            let (mut from, mapped) = c.lot(store);
+            mapped.map(&mut from, isas, va, (frame, 0), access)?;
         }
-        c.load(store, image, code)?;
+        let (mut from, mapped) = c.lot(store);
+        mapped.load(&mut from, image, code)?;
         c.memory(store, ids)?;
         word_of(c.report, word::NODES).store(store.nodes, Relaxed);
         word_of(c.report, word::CPUS).store(store.cpus, Relaxed);
@@ -217,49 +229,9 @@ impl Comp {
         Ok(())
     }
 
-    fn load(&mut self, store: &mut Store, image: &Image, code: u8) -> Result<()> {
-        let isas = store.isas;
-        for r in Regions::of(&image.bundle, isas).iter() {
-            self.space.add_region(r.start, r.len, r.kind, r.write)?;
-        }
-        for p in image.pages() {
-            let isas = match p.access {
-                Access::Execute => p.isas & code,
-                _ => p.isas,
-            };
-            self.map(store, isas, p.va, (p.frame, p.page), p.access)?;
-        }
-        for s in image
-            .bundle
-            .segments()
-            .filter(|s| is_seen(s, isas) && s.write)
-        {
-            let pages = s.bytes.chunks(PAGE_SIZE as usize);
-            for (n, bytes) in (0..).zip(pages) {
-                let (frame, _) = store.user(&mut self.left.pages)?;
-                store.fill(frame, 0, |to| to[..bytes.len()].copy_from_slice(bytes))?;
-                let va = s.va + n * PAGE_SIZE;
-                self.map(store, seen_by(&s, isas), va, (frame, 0), Access::Write)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn map(
-        &mut self,
-        store: &mut Store,
-        isas: u8,
-        va: u64,
-        (frame, page): (Cap<Frame>, u64),
-        access: Access,
-    ) -> Result<()> {
-        for isa in isas_of(isas) {
-            self.tables(store, isa, va)?;
-            let at = TableAt { isa, level: 1 };
-            // SAFETY: 1. The space is another component's.
-            patiently(|| unsafe { self.space.map(at, va, frame, page, access) })?;
-        }
-        Ok(())
+    fn lot<'a>(&'a mut self, store: &'a mut Store) -> (Lot<'a>, &'a mut Pages) {
+        let left = &mut self.left;
+        (Lot { store, left }, &mut self.mapped)
     }
 
     /// Sees to it that the page tables for an address are there.
@@ -268,20 +240,8 @@ impl Comp {
     ///
     /// As the kernel says.
     pub fn tables(&mut self, store: &mut Store, isa: Isa, va: u64) -> Result<()> {
-        for level in [3, 2, 1] {
-            let at = TableAt { isa, level };
-            let start = va & !((PAGE_SIZE << (9 * u32::from(level))) - 1);
-            let key = start | at.bits() >> 8 << 1 | isa as u64;
-            if self.linked[..self.links].contains(&key) {
-                continue;
-            }
-            let table: Cap<PageTable> = store.object(&mut self.left.objects, table_kind(at)?)?;
-            self.space.link(at, start, table)?;
-            self.last_table = Some(table);
-            *self.linked.get_mut(self.links).ok_or(Error::Full)? = key;
-            self.links += 1;
-        }
-        Ok(())
+        let (mut from, mapped) = self.lot(store);
+        mapped.tables(&mut from, isa, va)
     }
 
     /// An object made of the component's frames, with all rights for the warden.
@@ -290,7 +250,7 @@ impl Comp {
     ///
     /// As the kernel says.
     pub fn object<T: Kind>(&mut self, store: &mut Store, kind: ObjectKind) -> Result<Cap<T>> {
-        store.object(&mut self.left.objects, kind)
+        self.lot(store).0.object(kind)
     }
 
     /// A page of the component's frames, with all rights for the warden.
@@ -299,7 +259,7 @@ impl Comp {
     ///
     /// As the kernel says.
     pub fn page(&mut self, store: &mut Store) -> Result<Cap<Frame>> {
-        store.user(&mut self.left.pages).map(|(frame, _)| frame)
+        self.lot(store).0.page()
     }
 
     /// Frames for a case: their first one in the CXL pool, and how many there are.
@@ -318,7 +278,7 @@ impl Comp {
     ///
     /// `NotFound` if there is none.
     pub fn last_table(&self) -> Result<Cap<PageTable>> {
-        self.last_table.ok_or(Error::NotFound)
+        self.mapped.last_table()
     }
 
     /// Puts a copy of a capability of the warden into the component's table.
@@ -505,13 +465,8 @@ impl Comp {
                 at += patiently(|| unsafe { space.reclaim(at, left) })? * PAGE_SIZE;
             }
         }
-        for &key in self.linked[..self.links].iter().rev() {
-            let level = (key >> 1 & 7) as u8;
-            if key & 1 != isa as u64 {
-                continue;
-            }
-            let at = TableAt { isa, level };
-            match patiently(|| space.unlink(at, key & !0xfff)) {
+        for (at, start) in self.mapped.linked(isa) {
+            match patiently(|| space.unlink(at, start)) {
                 Ok(_) | Err(Error::NotFound | Error::Exists | Error::NoIsa) => {}
                 Err(e) => return Err(e),
             }

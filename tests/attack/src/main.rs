@@ -29,8 +29,6 @@ mod build;
 #[cfg(target_os = "none")]
 mod cases;
 #[cfg(target_os = "none")]
-mod image;
-#[cfg(target_os = "none")]
 mod me;
 #[cfg(target_os = "none")]
 mod run;

@@ -4,13 +4,14 @@ use core::fmt;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use dyad_abi::{Error, Result};
+use dyad_hostile::image::Image;
+use dyad_hostile::{Broken, during};
 use dyad_services::first::{CXL, HOME};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Thread};
 
 use crate::build::{Comp, Frames, INVOKE, ITSELF, start};
 use crate::cases::Case;
-use crate::image::Image;
 use crate::sched;
 use crate::shared::{
     ATTACKER, BROKEN_INTO, CLIENT, OWNER, SECRET_WORD, VICTIM, at, state, word, word_of, wrong,
@@ -74,12 +75,7 @@ pub enum Outcome {
     /// It has achieved something, or shown something else that is wrong.
     Failed(Failure),
     /// It could not be built or taken down.
-    Broken {
-        /// In which step.
-        what: &'static str,
-        /// Why.
-        error: Error,
-    },
+    Broken(Broken),
 }
 
 /// What is wrong.
@@ -111,7 +107,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Outcome::Held { tries } => write!(f, "{tries} attempts"),
-            Outcome::Broken { what, error } => write!(f, "{what}: {error}"),
+            Outcome::Broken(broken) => broken.fmt(f),
             Outcome::Failed(why) => match *why {
                 Failure::Achieved(line, value) => {
                     write!(f, "the attempt in line {line} succeeded with {value:#x}")
@@ -165,23 +161,16 @@ impl Warden {
     }
 
     fn play_once(&mut self, n: usize, case: &Case) -> Outcome {
-        let mut scene = match self.build(n, case) {
+        let mut scene = match during("building", self.build(n, case)) {
             Ok(scene) => scene,
-            Err(error) => {
-                let what = "building";
-                return Outcome::Broken { what, error };
-            }
+            Err(broken) => return Outcome::Broken(broken),
         };
         let played = scene.play(case);
         let taken = scene.take_down();
         let (victim, attacker) = (scene.victim, scene.attacker);
         let back = taken.and_then(|()| self.give_back(&victim, &attacker));
-        match (played, back) {
-            (_, Err(error)) => Outcome::Broken {
-                what: "taking down",
-                error,
-            },
-            (Err(Stop::Broken(what, error)), _) => Outcome::Broken { what, error },
+        match (played, during("taking down", back)) {
+            (_, Err(broken)) | (Err(Stop::Broken(broken)), _) => Outcome::Broken(broken),
             (Err(Stop::Failed(why)), _) => Outcome::Failed(why),
             (Ok(_), Ok(missing)) if missing != 0 => {
                 Outcome::Failed(Failure::Frames(missing, self.store.stuck))
@@ -250,11 +239,13 @@ pub enum Stop {
     /// It has shown something wrong.
     Failed(Failure),
     /// Something of the warden's own was refused.
-    Broken(&'static str, Error),
+    Broken(Broken),
 }
 
-fn during<T>(what: &'static str, result: Result<T>) -> core::result::Result<T, Stop> {
-    result.map_err(|e| Stop::Broken(what, e))
+impl From<Broken> for Stop {
+    fn from(broken: Broken) -> Stop {
+        Stop::Broken(broken)
+    }
 }
 
 impl Scene<'_> {

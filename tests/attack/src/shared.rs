@@ -1,15 +1,10 @@
 //! What warden, attacker and victim agree on: addresses, slots, and words of pages that two of them
 //! have mapped.
 
-#![allow(unsafe_code)]
-
-use core::ptr::with_exposed_provenance;
-use core::sync::atomic::AtomicU64;
-
 use dyad_abi::cap::CapType;
 
-/// A page of each component that the warden has mapped, too: what it does, and what it has found.
-pub const REPORT: u64 = 0x2_0000_0000;
+pub use dyad_hostile::report::{REPORT, found, report, word_of};
+
 /// A page of each component that the warden has mapped, too. Only an attacker that has broken in can write to
 /// the victim's page.
 pub const SECRET: u64 = REPORT + 0x1000;
@@ -68,10 +63,7 @@ pub mod word {
     pub const DUTY: usize = 14;
     /// Rounds in which the victim has checked itself.
     pub const ROUNDS: usize = 15;
-    /// What the victim has found wrong: one of `wrong`; 0: nothing.
-    pub const WRONG: usize = 16;
-    /// Something about that.
-    pub const WRONG_DETAIL: usize = 17;
+    pub use dyad_hostile::report::{WRONG, WRONG_DETAIL};
     /// Bits that may come to the victim's endpoint.
     pub const EXPECTED: usize = 18;
     /// Nodes where the victim's service may run, by bit; 0: everywhere.
@@ -102,42 +94,17 @@ pub mod duty {
 
 /// What the victim can find wrong.
 pub mod wrong {
-    /// Its memory has changed.
-    pub const MEMORY: u64 = 1;
-    /// Its capability table has changed.
-    pub const TABLE: u64 = 2;
-    /// A stack of its service has been written to by somebody else.
-    pub const STACK: u64 = 3;
-    /// Its service was invoked with a badge that nobody was given.
-    pub const BADGE: u64 = 4;
-    /// Its service answers wrongly.
-    pub const ANSWER: u64 = 5;
-    /// A message has come that nobody may send.
-    pub const MESSAGE: u64 = 6;
-    /// Its service runs where it may not.
-    pub const HOME: u64 = 7;
-    /// Its service copies memory wrongly: a flag of the client's was on.
-    pub const FLAGS: u64 = 8;
-    /// An operation of its own is refused.
-    pub const REFUSED: u64 = 9;
-    /// It has received an event of a thread that is not its own.
-    pub const EVENT: u64 = 10;
-
-    /// Name of what is wrong.
-    pub const fn name(n: u64) -> &'static str {
-        match n {
-            MEMORY => "its memory has changed",
-            TABLE => "its capability table has changed",
-            STACK => "a stack of its service was written to",
-            BADGE => "a forged badge",
-            ANSWER => "a wrong answer of its service",
-            MESSAGE => "a forged message",
-            HOME => "its service runs outside of its home",
-            FLAGS => "its service runs with the client's flags",
-            REFUSED => "an operation of its own was refused",
-            EVENT => "a forged event",
-            _ => "something",
-        }
+    dyad_hostile::wrongs! {
+        MEMORY = 1, "its memory has changed";
+        TABLE = 2, "its capability table has changed";
+        STACK = 3, "a stack of its service was written to";
+        BADGE = 4, "a forged badge";
+        ANSWER = 5, "a wrong answer of its service";
+        MESSAGE = 6, "a forged message";
+        HOME = 7, "its service runs outside of its home";
+        FLAGS = 8, "its service runs with the client's flags";
+        REFUSED = 9, "an operation of its own was refused";
+        EVENT = 10, "a forged event";
     }
 }
 
@@ -202,17 +169,4 @@ pub mod at {
     pub const EMPTY: u32 = 63;
     /// Leaves of a component's table.
     pub const LEAVES: u32 = 5;
-}
-
-/// Word `n` of a mapped page.
-pub fn word_of(page: u64, n: usize) -> &'static AtomicU64 {
-    let at = page as usize + 8 * (n % 512);
-    // SAFETY: 1. Callers name pages that are mapped as long as they run. 2. Whoever else has them maps
-    // them for atomic words, too. 3. It is aligned.
-    unsafe { &*with_exposed_provenance::<AtomicU64>(at) }
-}
-
-/// Word `n` of the report page of the component that this code runs in.
-pub fn report(n: usize) -> &'static AtomicU64 {
-    word_of(REPORT, n)
 }

@@ -5,7 +5,7 @@
 
 use core::hint::black_box;
 use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use dyad_abi::Error;
 use dyad_abi::cap::{CapIndex, INTROSPECT, ReceiveOp, SendOp, ThreadOp};
@@ -14,7 +14,7 @@ use dyad_services::rt::Call;
 use crate::me::{call, here, invoke};
 use crate::shared::{
     CLIENT, MAILBOX, OWNER, SECRET, SECRET_WORD, SERVICE, SHOWN, SHOWN_WORD, answer, at,
-    call as ask, duty, report, state, word, word_of, wrong,
+    call as ask, duty, found, report, state, word, word_of, wrong,
 };
 
 /// Words of memory that nobody else may change.
@@ -30,16 +30,6 @@ const OWN_SERVICE: u32 = at::SERVICE;
 pub const FAR_SERVICE: u32 = at::SERVICE + 1;
 /// A sending end, for `duty::SEND`.
 pub const SEND: u32 = at::SERVICE + 2;
-
-/// Says what is wrong; the first finding stays.
-fn found(what: u64, detail: u64) {
-    if report(word::WRONG)
-        .compare_exchange(0, what, AcqRel, Relaxed)
-        .is_ok()
-    {
-        report(word::WRONG_DETAIL).store(detail, Relaxed);
-    }
-}
 
 const fn pattern(i: usize) -> u64 {
     (i as u64 + 1).wrapping_mul(0xd134_2543_de82_ef95)

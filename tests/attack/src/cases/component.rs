@@ -8,9 +8,9 @@ use dyad_abi::user::{TEXT_BASE, USER_END};
 use dyad_sys::cap::{Cap, Component};
 
 use super::generic::{own_table, sample};
-use super::thread::{begin_helper, resume_helper_at, until_helper_ends};
+use super::thread::{WITH_HELPER, play_helper};
 use super::{Case, IDLE};
-use crate::me::{achieved, call, here, invoke, note, odd, place, tried};
+use crate::me::{achieved, call, invoke, note, odd, place};
 use crate::shared::{NOWHERE, SECRET_WORD, VICTIM, at, call as ask, report, word, word_of};
 use crate::{refuse, work};
 
@@ -154,9 +154,6 @@ pub const CASES: [Case; 7] = [
     Case {
         name: "component_victims_service_as_fault_handler",
         // Faults become calls of the victim's service, at addresses and with kinds of the attacker's choice.
-        helpers: 1,
-        starts_helpers: false,
-        grant: super::thread::control,
         act: || {
             let service = at::SERVICE.into();
             work!(op(
@@ -164,15 +161,10 @@ pub const CASES: [Case; 7] = [
                 ComponentOp::SetFaultHandler,
                 [service, 0, 0, 0]
             ));
-            for (n, address) in
-                (0..).zip([ask::SECRET, ask::ECHO, ask::WORK, NOWHERE, u64::MAX - 7])
-            {
+            for address in [ask::SECRET, ask::ECHO, ask::WORK, NOWHERE, u64::MAX - 7] {
                 note(0).store(address, Relaxed);
                 note(1).store(0, Relaxed);
-                begin_helper(n);
-                resume_helper_at(here().0, 0);
-                tried();
-                until_helper_ends();
+                play_helper();
                 if note(1).load(Relaxed) == SECRET_WORD {
                     achieved(line!(), address);
                 }
@@ -191,13 +183,11 @@ pub const CASES: [Case; 7] = [
         look: |s| {
             (s.victim_says(word::CALLS) == 0).then_some("no fault has come to the victim's service")
         },
-        ..IDLE
+        ..WITH_HELPER
     },
     Case {
         name: "component_thread_begins_in_the_victim",
         // A thread of its own, and the victim's component without the right to configure it.
-        helpers: 1,
-        starts_helpers: false,
         grant: |s| {
             super::thread::control(s)?;
             let rights = Rights(!ComponentOp::Configure.right().0);
@@ -217,6 +207,6 @@ pub const CASES: [Case; 7] = [
                 odd(line!(), 0);
             }
         },
-        ..IDLE
+        ..WITH_HELPER
     },
 ];

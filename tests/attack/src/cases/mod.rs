@@ -19,6 +19,7 @@ use dyad_services::rt::Call;
 use crate::run::Scene;
 
 /// An attack as the program plays it.
+#[derive(Clone, Copy)]
 pub struct Case {
     /// Its name in [`attack_list`].
     pub name: &'static str,
@@ -149,30 +150,7 @@ const ALL: [Case; COUNT] = {
             (list, i) = (list + 1, 0);
             continue;
         }
-        let Case {
-            name,
-            helpers,
-            starts_helpers,
-            far,
-            grant,
-            act,
-            help,
-            step,
-            look,
-            serve,
-        } = LISTS[list][i];
-        all[n] = Case {
-            name,
-            helpers,
-            starts_helpers,
-            far,
-            grant,
-            act,
-            help,
-            step,
-            look,
-            serve,
-        };
+        all[n] = LISTS[list][i];
         (i, n) = (i + 1, n + 1);
     }
     all

@@ -10,7 +10,7 @@ use dyad_abi::{CpuId, Error, NodeId};
 use dyad_services::first::HOME;
 use dyad_services::rt;
 
-use super::thread::{begin_helper, control, helper, resume_helper_at, until_helper_ends};
+use super::thread::{WITH_HELPER, begin_helper, control, helper, play_helper, resume_helper_at};
 use super::{Case, IDLE};
 use crate::me::{achieved, call, here, invoke, nodes, note, now, odd, tried, yield_now};
 use crate::run::Scene;
@@ -82,7 +82,7 @@ fn each_time_inside(mut act: impl FnMut() -> bool) {
             let _ = helper(ThreadOp::Resume, [0; 3]);
         } else {
             note(INSIDE).store(0, Release);
-            begin_helper(0);
+            begin_helper();
             resume_helper_at(here().0, crate::me::cpus() - 1);
         }
         yield_now();
@@ -374,8 +374,6 @@ pub const CASES: [Case; 9] = [
     },
     Case {
         name: "component_fault_in_its_fault_handler",
-        helpers: 1,
-        starts_helpers: false,
         grant: |s| {
             control(s)?;
             let own = s.attacker.entry(s.store, s.image, 0)?;
@@ -387,10 +385,7 @@ pub const CASES: [Case; 9] = [
             // A handler that faults; one that has it try again and again; one that goes away in the middle.
             for how in 0..3 {
                 note(2).store(how, Relaxed);
-                begin_helper(how);
-                resume_helper_at(here().0, 0);
-                tried();
-                until_helper_ends();
+                play_helper();
             }
             work!(call(at::COMPONENT, set, [0; 5]));
         },
@@ -412,7 +407,7 @@ pub const CASES: [Case; 9] = [
                 [1, 0, 0, 0]
             }
         },
-        ..IDLE
+        ..WITH_HELPER
     },
 ];
 

@@ -9,8 +9,9 @@ use dyad_services::first::CXL;
 
 use super::generic::{own_table, sample};
 use super::memory::{own_space, page_at};
+use super::thread::WITH_HELPER;
 use super::{Case, IDLE};
-use crate::me::{call, copy, here, nodes, odd, tried, without};
+use crate::me::{call, copy, nodes, odd, tried, without};
 use crate::shared::{HEAP, NOWHERE, SHOWN, at, word_of};
 use crate::{refuse, work};
 
@@ -324,9 +325,6 @@ pub const CASES: [Case; 9] = [
     Case {
         name: "space_pages_of_others_by_address",
         // Loads and stores, by a thread that ends with each: text, the victim's page, the kernel.
-        helpers: 1,
-        starts_helpers: false,
-        grant: super::thread::control,
         act: || {
             const ADDRESSES: [(u64, bool); 9] = [
                 (TEXT_BASE, true),
@@ -339,14 +337,11 @@ pub const CASES: [Case; 9] = [
                 (0xffff_8040_0000_0000, true),
                 (u64::MAX - 7, true),
             ];
-            for (n, &(address, write)) in (0..).zip(&ADDRESSES) {
+            for (address, write) in ADDRESSES {
                 crate::me::note(0).store(address, Relaxed);
                 crate::me::note(1).store(write.into(), Relaxed);
                 crate::me::note(2).store(0, Relaxed);
-                super::thread::begin_helper(n);
-                super::thread::resume_helper_at(here().0, 0);
-                tried();
-                super::thread::until_helper_ends();
+                super::thread::play_helper();
                 if crate::me::note(2).load(Relaxed) != 0 {
                     crate::me::achieved(line!(), address);
                 }
@@ -365,6 +360,6 @@ pub const CASES: [Case; 9] = [
                 crate::me::yield_now();
             }
         },
-        ..IDLE
+        ..WITH_HELPER
     },
 ];

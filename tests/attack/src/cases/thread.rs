@@ -94,7 +94,7 @@ pub fn try_to_begin_helper() -> core::result::Result<u64, Error> {
 }
 
 /// Makes the helper begin anew; it is stopped.
-pub fn begin_helper(_: u64) {
+pub fn begin_helper() {
     work!(try_to_begin_helper());
 }
 
@@ -107,6 +107,25 @@ pub fn try_to_resume_helper_at(node: u64, cpu: u64) -> core::result::Result<u64,
 pub fn resume_helper_at(node: u64, cpu: u64) {
     work!(try_to_resume_helper_at(node, cpu));
 }
+
+/// An attempt: the helper begins on this CPU, and comes to its end.
+pub fn play_helper() {
+    begin_helper();
+    resume_helper_at(here().0, 0);
+    tried();
+    until_helper_ends();
+}
+
+/// A case with a second thread that the attacker controls, and that ends at once.
+pub const WITH_HELPER: Case = Case {
+    helpers: 1,
+    starts_helpers: false,
+    grant: control,
+    help: |_| {
+        let _ = helper(ThreadOp::Exit, [0; 3]);
+    },
+    ..IDLE
+};
 
 /// Waits until the helper has ended: its registers can be read then.
 pub fn until_helper_ends() {
@@ -124,8 +143,6 @@ pub fn until_helper_ends() {
 pub const CASES: [Case; 10] = [
     Case {
         name: "thread_id_of_another_thread",
-        helpers: 1,
-        starts_helpers: false,
         grant: |s| {
             super::generic::own_table(s)?;
             control(s)
@@ -158,13 +175,11 @@ pub const CASES: [Case; 10] = [
                 refuse!(call(at::TABLE, 2, args), BadArgument);
             }
         },
-        ..IDLE
+        ..WITH_HELPER
     },
     Case {
         name: "thread_events_at_lines_of_others",
         // Endpoints of the victim, but for line 63 only.
-        helpers: 1,
-        starts_helpers: false,
         grant: |s| {
             control(s)?;
             let rights = ReceiveOp::Bind.right().or(ReceiveOp::Receive.right());
@@ -188,7 +203,7 @@ pub const CASES: [Case; 10] = [
                 }
             }
         },
-        ..IDLE
+        ..WITH_HELPER
     },
     Case {
         name: "thread_operations_of_the_thread_itself",
@@ -220,9 +235,6 @@ pub const CASES: [Case; 10] = [
     },
     Case {
         name: "thread_registers_of_the_kernel",
-        helpers: 1,
-        starts_helpers: false,
-        grant: control,
         act: || {
             let isa = here().1;
             let (i, pc) = (isa as u64, general(isa) as u64);
@@ -245,7 +257,7 @@ pub const CASES: [Case; 10] = [
                 (pc + 1, (u64::MAX, 0xf000_0ed7)),
                 (pc + 2, (0xffff_8000_0000_0000, USER_END - 1)),
             ] {
-                begin_helper(0);
+                begin_helper();
                 work!(write(n, bad));
                 tried();
                 let now = work!(read(n));
@@ -257,18 +269,12 @@ pub const CASES: [Case; 10] = [
                 until_helper_ends();
             }
         },
-        help: |_| {
-            let _ = helper(ThreadOp::Exit, [0; 3]);
-        },
-        ..IDLE
+        ..WITH_HELPER
     },
     Case {
         name: "thread_registers_written_to_memory_of_others",
-        helpers: 1,
-        starts_helpers: false,
-        grant: control,
         act: || {
-            begin_helper(0);
+            begin_helper();
             resume_helper_at(here().0, 0);
             until_helper_ends();
             let isa = here().1 as u64;
@@ -290,10 +296,7 @@ pub const CASES: [Case; 10] = [
                 achieved(line!(), 0);
             }
         },
-        help: |_| {
-            let _ = helper(ThreadOp::Exit, [0; 3]);
-        },
-        ..IDLE
+        ..WITH_HELPER
     },
     Case {
         name: "thread_goes_on_in_the_kernel",
@@ -360,8 +363,6 @@ pub const CASES: [Case; 10] = [
     },
     Case {
         name: "thread_priority_above_the_dispatchers",
-        helpers: 1,
-        starts_helpers: false,
         grant: |s| {
             control_alone(s)?;
             let place = s.store.slot()?;
@@ -371,7 +372,7 @@ pub const CASES: [Case; 10] = [
             Ok(())
         },
         act: || {
-            begin_helper(0);
+            begin_helper();
             resume_helper_at(here().0, 0);
             let most_urgent = 255 << 56 | 100_000;
             // Until it waits, and again whenever the victim has sent.
@@ -398,21 +399,15 @@ pub const CASES: [Case; 10] = [
                 _ => None,
             }
         },
-        ..IDLE
+        ..WITH_HELPER
     },
     Case {
         name: "thread_returns_without_an_invocation",
-        helpers: 1,
-        starts_helpers: false,
-        grant: control,
         act: || {
-            for n in 0..3 {
+            for _ in 0..3 {
                 note(0).store(0, Relaxed);
-                begin_helper(n);
-                resume_helper_at(here().0, 0);
-                tried();
                 // It goes on behind the call, or faults there.
-                until_helper_ends();
+                play_helper();
             }
         },
         help: |_| {
@@ -421,14 +416,11 @@ pub const CASES: [Case; 10] = [
             note(0).store(1, Relaxed);
             let _ = helper(ThreadOp::Exit, [0; 3]);
         },
-        ..IDLE
+        ..WITH_HELPER
     },
     Case {
         name: "thread_flags_carried_into_the_service",
         // Direction, trap and alignment flags: of a program that invokes, none is on in the service.
-        helpers: 1,
-        starts_helpers: false,
-        grant: control,
         act: || {
             for flags in [
                 0,
@@ -442,10 +434,7 @@ pub const CASES: [Case; 10] = [
             ] {
                 note(0).store(flags, Relaxed);
                 note(1).store(0, Relaxed);
-                begin_helper(0);
-                resume_helper_at(here().0, 0);
-                tried();
-                until_helper_ends();
+                play_helper();
                 if note(1).load(Acquire) != 1 {
                     odd(line!(), flags);
                 }
@@ -467,7 +456,7 @@ pub const CASES: [Case; 10] = [
             word_of(HEAP, 36).store(control, Relaxed);
             let _ = helper(ThreadOp::Load, [HEAP, node, 0]);
         },
-        ..IDLE
+        ..WITH_HELPER
     },
     Case {
         name: "thread_configured_while_it_runs",

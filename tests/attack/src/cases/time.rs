@@ -7,7 +7,7 @@ use dyad_abi::service::slot;
 use dyad_services::first::TABLE;
 use dyad_sys::cap::{Cap, Narrow, Time};
 
-use super::thread::{begin_helper, helper, resume_helper_at};
+use super::thread::{WITH_HELPER, begin_helper, helper, resume_helper_at};
 use super::{Case, IDLE};
 use crate::me::{achieved, call, here, note, now, odd, tried};
 use crate::shared::at;
@@ -49,14 +49,12 @@ fn left(of: u32) -> u64 {
 pub const CASES: [Case; 3] = [
     Case {
         name: "time_budget_without_end",
-        helpers: 1,
-        starts_helpers: false,
         grant: |s| {
             super::thread::control_alone(s)?;
             budgets(s, BUDGET)
         },
         act: || {
-            begin_helper(0);
+            begin_helper();
             resume_helper_at(here().0, 0);
             let (mut on, mut refusals) = (0u64, 0);
             // The helper gives away what it runs on, and runs on the other one next.
@@ -97,7 +95,7 @@ pub const CASES: [Case; 3] = [
                 let _ = call(from, TimeOp::Transfer as u32, [to.into(), unspent, 0, 0, 0]);
             }
         },
-        ..IDLE
+        ..WITH_HELPER
     },
     Case {
         name: "time_made_of_nothing",

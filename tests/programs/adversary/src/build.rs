@@ -14,20 +14,21 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use dyad_abi::bundle::Bundle;
 use dyad_abi::cap::{
     CapIndex, CaptblOp, ComponentOp, HardwareOp, ObjectKind, ReceiveOp, RegionKind, Rights, SinvOp,
-    Stripes, TableAt, ThreadIdsOp, ThreadOp, TimeOp,
+    Stripes, ThreadIdsOp, ThreadOp, TimeOp,
 };
 use dyad_abi::service::{INVOKE_STACK_SIZE, INVOKE_STACK_STRIDE, INVOKE_STACKS, slot};
 use dyad_abi::user::{PAGE_SIZE, stack_slot};
-use dyad_abi::{Error, Isa, NodeId, Result};
+use dyad_abi::{Error, NodeId, Result};
+use dyad_hostile::image::Image;
+use dyad_hostile::parts::{self, Pages, Source};
 use dyad_services::first::{CXL, HOME, Store, StoreSize, bundle};
-use dyad_services::image::{Regions, filled_pages, is_seen, isas_of, seen_by, table_kind};
+use dyad_services::image::isas_of;
 use dyad_services::rt;
 use dyad_sys::cap::{
-    Access, Cap, Captbl, Component, Frame, Kind, Liveness, Memory, Narrow, PageTable, Place,
-    Receive, Send, Space, Thread, ThreadIds, Time,
+    Access, Cap, Captbl, Component, Frame, Kind, Liveness, Memory, Narrow, Place, Receive, Send,
+    Space, Thread, ThreadIds, Time,
 };
 
 use crate::attacker::Play;
@@ -170,7 +171,7 @@ fn common() -> Rights {
 
 struct Builder<'a> {
     store: &'a mut Store,
-    bundle: Bundle<'static>,
+    image: Image,
     settings: Settings,
     secret: u64,
 }
@@ -181,9 +182,10 @@ struct Builder<'a> {
 ///
 /// As the kernel says.
 pub fn build(settings: Settings, store: &mut Store) -> Result<World> {
+    let image = Image::new(store, bundle()?)?;
     let mut b = Builder {
         store,
-        bundle: bundle()?,
+        image,
         settings,
         secret: mix(settings.seed ^ 0x5ec2_e7aa) | 1,
     };
@@ -196,7 +198,7 @@ pub fn build(settings: Settings, store: &mut Store) -> Result<World> {
     }
     Ok(World {
         settings,
-        entry: b.bundle.entry(),
+        entry: b.image.entry(),
         services,
         victim,
         victims,
@@ -206,127 +208,49 @@ pub fn build(settings: Settings, store: &mut Store) -> Result<World> {
 }
 
 impl Builder<'_> {
-    fn isas(&self) -> impl Iterator<Item = Isa> + use<> {
-        isas_of(self.store.isas)
-    }
-
-    /// Sees to it that the page tables for an address are there.
-    fn tables(&mut self, space: Cap<Space>, isa: Isa, va: u64) -> Result<()> {
-        for level in [3, 2, 1] {
-            let at = TableAt { isa, level };
-            let start = va & !((PAGE_SIZE << (9 * u64::from(level))) - 1);
-            // What is there already shows when a page is looked for.
-            let table: Cap<PageTable> = self.store.keep(table_kind(at)?)?;
-            match space.link(at, start, table) {
-                Ok(()) | Err(Error::Exists) => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(())
-    }
-
-    fn map(
-        &mut self,
-        space: Cap<Space>,
-        isa: Isa,
-        va: u64,
-        (frame, page): (Cap<Frame>, u64),
-        access: Access,
-    ) -> Result<()> {
-        let at = TableAt { isa, level: 1 };
-        // SAFETY: 1. The space is not the warden's own.
-        let map =
-            |store: &Store| store.patiently(|| unsafe { space.map(at, va, frame, page, access) });
-        match map(self.store) {
-            Err(Error::NotFound) => {
-                self.tables(space, isa, va)?;
-                map(self.store)
-            }
-            result => result,
-        }
-    }
-
     /// A page for a component, at an address, with contents. Gives its frame.
     fn page(
         &mut self,
-        space: Cap<Space>,
+        mapped: &mut Pages,
         va: u64,
         fill: impl FnOnce(&mut [u8; 4096]),
     ) -> Result<Cap<Frame>> {
-        let (frame, _) = self.store.keep_user(1)?;
+        let frame = self.store.page()?;
         self.store.fill(frame, 0, fill)?;
-        for isa in self.isas() {
-            self.map(space, isa, va, (frame, 0), Access::Write)?;
-        }
-        Ok(frame)
-    }
-
-    fn load(&mut self, space: Cap<Space>) -> Result<()> {
-        let bundle = self.bundle;
         let isas = self.store.isas;
-        for r in Regions::of(&bundle, isas).iter() {
-            space.add_region(r.start, r.len, r.kind, r.write)?;
-        }
-        for s in bundle.segments().filter(|s| is_seen(s, isas)) {
-            let access = match (s.write, s.exec) {
-                (true, _) => Access::Write,
-                (_, true) => Access::Execute,
-                _ => Access::Read,
-            };
-            let mut chunks = s.bytes.chunks(PAGE_SIZE as usize);
-            let (mut va, mut left) = (s.va, filled_pages(&s));
-            while left > 0 {
-                let (frame, pages) = self.store.keep_user(left)?;
-                for (page, bytes) in (0..pages).zip(&mut chunks) {
-                    self.store
-                        .fill(frame, page, |to| to[..bytes.len()].copy_from_slice(bytes))?;
-                    for isa in isas_of(seen_by(&s, isas)) {
-                        self.map(space, isa, va, (frame, page), access)?;
-                    }
-                    va += PAGE_SIZE;
-                }
-                left -= pages;
-            }
-        }
-        Ok(())
+        mapped.map(self.store, isas, va, (frame, 0), Access::Write)?;
+        Ok(frame)
     }
 
     /// A component with the program in it, and its report and private pages.
     fn part(&mut self, number: u64, secret: u64, ids: core::ops::Range<u64>) -> Result<Part> {
-        let table: Cap<Captbl> = self.store.keep(ObjectKind::CaptblRoot)?;
-        for entry in 0..at::LEAVES {
-            let leaf: Cap<Captbl> = self.store.keep(ObjectKind::CaptblLeaf)?;
-            table.cons(entry, leaf)?;
-        }
-        let space: Cap<Space> = self.store.keep(ObjectKind::Space)?;
-        for isa in self.isas() {
-            let at = TableAt { isa, level: 4 };
-            let root: Cap<PageTable> = self.store.keep(table_kind(at)?)?;
-            space.link(at, 0, root)?;
-        }
+        let (table, _) = parts::table(self.store, at::LEAVES)?;
+        let mut mapped = Pages::new(self.store)?;
+        let space = mapped.space;
         let component: Cap<Component> = self.store.keep(ObjectKind::Component)?;
         component.configure(table, space)?;
-        self.load(space)?;
+        let isas = self.store.isas;
+        mapped.load(self.store, &self.image, isas)?;
         for node in NodeId::first(self.settings.nodes as usize) {
             let memory = self.store.keep_memory(node.index(), SUPPLY)?;
             space.supply(node, memory)?;
         }
         let shared = RegionKind::Shared;
         space.add_region(REPORT, TALLY + PAGE_SIZE - REPORT, shared, true)?;
-        let report = self.page(space, REPORT, |_| {})?;
-        let tally = self.page(space, TALLY, |_| {})?;
+        let report = self.page(&mut mapped, REPORT, |_| {})?;
+        let tally = self.page(&mut mapped, TALLY, |_| {})?;
         space.add_region(PRIVATE, PROOF + PAGE_SIZE - PRIVATE, shared, true)?;
         for page in 0..PRIVATE_PAGES {
-            self.page(space, PRIVATE + page * PAGE_SIZE, |to| {
+            self.page(&mut mapped, PRIVATE + page * PAGE_SIZE, |to| {
                 for (word, i) in to.chunks_exact_mut(8).zip(page * 512..) {
                     word.copy_from_slice(&pattern(i).to_le_bytes());
                 }
             })?;
         }
-        self.page(space, PROOF, |to| {
+        self.page(&mut mapped, PROOF, |to| {
             to[..8].copy_from_slice(&secret.to_le_bytes());
         })?;
-        for isa in self.isas() {
+        for isa in isas_of(isas) {
             if !ids.is_empty() {
                 let (bottom, _) = stack_slot(isa, ids.start as u32);
                 let (_, top) = stack_slot(isa, ids.end as u32 - 1);
@@ -348,11 +272,8 @@ impl Builder<'_> {
             (word::ROUNDS, self.settings.rounds),
             (word::WITHOUT, self.settings.without),
             (word::NOTE_TIME, self.settings.note_time.into()),
-            (word::ENTRY, self.bundle.entry()),
-            (
-                word::INVOKED,
-                self.bundle.invoked().ok_or(Error::BadBundle)?,
-            ),
+            (word::ENTRY, self.image.entry()),
+            (word::INVOKED, self.image.invoked()?),
         ] {
             part.word(n).store(value, Relaxed);
         }
@@ -372,7 +293,7 @@ impl Builder<'_> {
     }
 
     fn sinv(&self, to: &Part, of: &Part, index: CapIndex, badge: u64) -> Result<()> {
-        let entry = self.bundle.invoked().ok_or(Error::BadBundle)?;
+        let entry = self.image.invoked()?;
         let rights = SinvOp::Invoke
             .right()
             .or(Rights::COPY)
@@ -512,7 +433,7 @@ impl Builder<'_> {
         self.sinv(&part, &services[1], at::HOMELY, badge::attacker(n))?;
         self.sinv(&part, &part, at::OWN, badge::OWN)?;
         // Faults end the thread without words on the console.
-        let entry = self.bundle.invoked().ok_or(Error::BadBundle)?;
+        let entry = self.image.invoked()?;
         let place = self.store.kept_slot()?;
         // SAFETY: 1. The address is where invocations enter, by the bundle.
         let handler = unsafe { part.component.make_sinv(place, entry, badge::FAULT, all)? };

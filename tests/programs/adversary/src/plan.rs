@@ -1,16 +1,12 @@
 //! What the components of the program agree on: addresses, slots, thread ids, words of report pages.
 
-#![allow(unsafe_code)]
-
-use core::ptr::with_exposed_provenance;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::Acquire;
 
 use dyad_abi::cap::{CapIndex, CapType};
 use dyad_abi::user::PAGE_SIZE;
 
-/// A page of each component that the warden has mapped, too.
-pub const REPORT: u64 = 0x2_0000_0000;
+pub use dyad_hostile::report::{REPORT, found, report, word_of};
+
 /// Pages of a component that no other component has mapped: each word holds [`pattern`].
 pub const PRIVATE: u64 = REPORT + 0x10_0000;
 /// How many.
@@ -139,10 +135,7 @@ pub mod word {
     /// Not 0: everything is over.
     pub const DONE: usize = 10;
 
-    /// What has been found wrong first: one of `wrong`.
-    pub const WRONG: usize = 16;
-    /// Something about that.
-    pub const WRONG_DETAIL: usize = 17;
+    pub use dyad_hostile::report::{WRONG, WRONG_DETAIL};
     /// Victim: rounds that its thread on a node has made.
     pub const fn made(node: u64) -> usize {
         20 + node as usize
@@ -187,51 +180,20 @@ const _: () = assert!((CapType::ALL.len() + 1) * 16 <= TALLIES);
 
 /// What a component can find wrong.
 pub mod wrong {
-    /// Its private memory has changed.
-    pub const MEMORY: u64 = 1;
-    /// Code of an attacker has run in it.
-    pub const BROKEN: u64 = 2;
-    /// Its capability table has changed.
-    pub const TABLE: u64 = 3;
-    /// A stack was written to by another thread.
-    pub const STACK: u64 = 4;
-    /// It was invoked with a badge that no capability has.
-    pub const BADGE: u64 = 5;
-    /// A call was lost or repeated.
-    pub const SEQUENCE: u64 = 6;
-    /// A wrong answer.
-    pub const ANSWER: u64 = 7;
-    /// A message that nobody can send.
-    pub const MESSAGE: u64 = 8;
-    /// It runs where it may not.
-    pub const HOME: u64 = 9;
-    /// A register has changed.
-    pub const REGISTER: u64 = 10;
-    /// An operation of its own went wrong.
-    pub const REFUSED: u64 = 11;
-    /// An attacker has read the secret.
-    pub const LEAK: u64 = 12;
-    /// Its own thread, budget or memory is not as it has left it.
-    pub const OBJECT: u64 = 13;
-
-    /// What it is, in words.
-    pub const fn name(n: u64) -> &'static str {
-        match n {
-            MEMORY => "private memory has changed",
-            BROKEN => "an attacker's code has run in it",
-            TABLE => "its capability table has changed",
-            STACK => "another thread has written to a stack",
-            BADGE => "a forged badge",
-            SEQUENCE => "a call was lost or repeated",
-            ANSWER => "a wrong answer",
-            MESSAGE => "a forged message",
-            HOME => "it runs outside of its home",
-            REGISTER => "a register has changed",
-            REFUSED => "an operation of its own was refused",
-            LEAK => "an attacker has read the secret",
-            OBJECT => "an object of its own has changed",
-            _ => "nothing",
-        }
+    dyad_hostile::wrongs! {
+        MEMORY = 1, "private memory has changed";
+        BROKEN = 2, "an attacker's code has run in it";
+        TABLE = 3, "its capability table has changed";
+        STACK = 4, "another thread has written to a stack";
+        BADGE = 5, "a forged badge";
+        SEQUENCE = 6, "a call was lost or repeated";
+        ANSWER = 7, "a wrong answer";
+        MESSAGE = 8, "a forged message";
+        HOME = 9, "it runs outside of its home";
+        REGISTER = 10, "a register has changed";
+        REFUSED = 11, "an operation of its own was refused";
+        LEAK = 12, "an attacker has read the secret";
+        OBJECT = 13, "an object of its own has changed";
     }
 }
 
@@ -311,28 +273,7 @@ pub const fn pattern(i: u64) -> u64 {
     mix(i ^ 0x7a77_e211)
 }
 
-/// Word `n` of a mapped page.
-pub fn word_of(page: u64, n: usize) -> &'static AtomicU64 {
-    let at = page as usize + 8 * (n % 512);
-    // SAFETY: 1. Callers name pages that are mapped as long as they run. 2. They are mapped for atomic words only.
-    // 3. It is aligned.
-    unsafe { &*with_exposed_provenance::<AtomicU64>(at) }
-}
-
-/// Word `n` of the report page of the component that this code runs in.
-pub fn report(n: usize) -> &'static AtomicU64 {
-    word_of(REPORT, n)
-}
-
 /// Whether everything is over.
 pub fn is_over() -> bool {
     report(word::DONE).load(Acquire) != 0
-}
-
-/// Says what is wrong. The first finding stays.
-pub fn found(what: u64, detail: u64) {
-    let first = report(word::WRONG).compare_exchange(0, what, AcqRel, Relaxed);
-    if first.is_ok() {
-        report(word::WRONG_DETAIL).store(detail, Relaxed);
-    }
 }

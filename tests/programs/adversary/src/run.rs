@@ -1,15 +1,11 @@
 //! Threads of all components: where they start, and what is said in the end.
 
-use core::fmt;
-use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use dyad_abi::cap::{CapType, authority};
-use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
-use dyad_abi::service::Info;
-use dyad_abi::user::ReportKind;
 use dyad_abi::{Error, Result};
-use dyad_services::first::{HOME, shut_down};
+use dyad_hostile::{Options, check, first, say};
+use dyad_services::first::HOME;
 use dyad_services::rt::{self, Call};
 use dyad_services::text::Text;
 
@@ -25,8 +21,6 @@ const DEFAULT_SECONDS: u64 = 10;
 const END_NS: u64 = 20_000_000_000;
 /// Operations after which every operation must have been tried.
 const ENOUGH: u64 = 100_000;
-/// Whether the first thread has begun.
-static BEGUN: AtomicBool = AtomicBool::new(false);
 
 dyad_services::entry!(start, invoked);
 
@@ -39,7 +33,9 @@ fn start(arg: u64) -> ! {
         Some((Role::Worker, n)) => loop {
             warden::turn(n as usize);
         },
-        None => first(),
+        None => first("adversary", || {
+            set_up().map(|(world, limits)| play(&world, &limits))
+        }),
     }
 }
 
@@ -51,35 +47,6 @@ fn invoked(call: Call) -> [u64; 4] {
     }
 }
 
-fn say(what: fmt::Arguments<'_>) {
-    let text = Text::<320>::of(format_args!("{what}\n"));
-    // There is nobody to tell that there is nobody to tell.
-    let _ = rt::hardware(HOME).write(text.as_str());
-}
-
-fn check(name: &str, ok: bool, detail: fmt::Arguments<'_>) -> bool {
-    let detail = Text::<256>::of(detail);
-    let hardware = rt::hardware(HOME);
-    let _ = hardware.report(ReportKind::Check, ok.into(), name, detail.as_str());
-    ok
-}
-
-/// The argument text.
-fn args(info: &Info) -> Result<&str> {
-    let len = (info.args_len as usize).min(info.args.len());
-    core::str::from_utf8(&info.args[..len]).map_err(|_| Error::BadArgument)
-}
-
-/// The value of an option.
-fn option(text: &str, name: &str) -> Result<Option<u64>> {
-    let mut words = text.split_whitespace();
-    if words.by_ref().any(|w| w == name) {
-        let value = words.next().and_then(|v| v.parse().ok());
-        return value.map(Some).ok_or(Error::BadArgument);
-    }
-    Ok(None)
-}
-
 /// When a run is over.
 struct Limits {
     ops: Option<u64>,
@@ -88,40 +55,21 @@ struct Limits {
     deaths: bool,
 }
 
-fn first() -> ! {
-    if BEGUN.swap(true, Relaxed) {
-        check("adversary.begins-once", false, format_args!("begins again"));
-        shut_down(EXIT_FAILED)
-    }
-    match set_up() {
-        Ok((world, limits)) => shut_down(if play(&world, &limits) {
-            EXIT_OK
-        } else {
-            EXIT_FAILED
-        }),
-        Err(e) => {
-            say(format_args!("cannot begin: {e}"));
-            check("adversary.start", false, format_args!("{e}"));
-            shut_down(EXIT_BOOT)
-        }
-    }
-}
-
 fn set_up() -> Result<(World, Limits)> {
     let info = rt::info()?;
-    let text = args(info)?;
-    let ops = option(text, "--ops")?;
-    let rounds = option(text, "--rounds")?.unwrap_or(0);
-    let seconds = match (option(text, "--seconds")?, ops, rounds) {
+    let options = Options::read()?;
+    let ops = options.number("--ops")?;
+    let rounds = options.number("--rounds")?.unwrap_or(0);
+    let seconds = match (options.number("--seconds")?, ops, rounds) {
         (None, None, 0) => Some(DEFAULT_SECONDS),
         (seconds, ..) => seconds,
     };
     let settings = Settings {
-        seed: option(text, "--seed")?.unwrap_or(1),
-        attackers: option(text, "--attackers")?.unwrap_or(SIDES),
+        seed: options.number("--seed")?.unwrap_or(1),
+        attackers: options.number("--attackers")?.unwrap_or(SIDES),
         rounds,
-        without: option(text, "--without")?.unwrap_or(0),
-        note_time: text.split_whitespace().any(|w| w == "--note-time"),
+        without: options.number("--without")?.unwrap_or(0),
+        note_time: options.has("--note-time"),
         nodes: info.system.node_count.into(),
         cpus: info.cpus,
     };
@@ -134,7 +82,7 @@ fn set_up() -> Result<(World, Limits)> {
         ops,
         until: seconds.map(|s| now + s * 1_000_000_000),
         rounds,
-        deaths: text.split_whitespace().any(|w| w == "--deaths"),
+        deaths: options.has("--deaths"),
     };
     // Tests of deaths kill a machine some time after these words.
     say(format_args!(

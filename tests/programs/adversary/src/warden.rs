@@ -9,13 +9,12 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use dyad_abi::cap::{CapIndex, Event, ObjectKind, RegionKind, Stopped};
+use dyad_abi::cap::{CapIndex, Event, Stopped};
 use dyad_abi::record::EXIT_FAILED;
-use dyad_abi::service::{scheduler_line, slot};
-use dyad_abi::user::stack_slot;
+use dyad_abi::service::slot;
 use dyad_abi::{CpuId, Error, NodeId, Result};
-use dyad_services::first::{COMPONENT, HOME, SPACE, Store, shut_down};
-use dyad_services::image::isas_of;
+use dyad_hostile::workers;
+use dyad_services::first::{HOME, Store, shut_down};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Receive, Thread, ThreadSetup, Time, Until};
 
@@ -26,8 +25,6 @@ use crate::plan::{Role, SIDES, attacker_id, victim_id, word, wrong};
 pub const ENDPOINTS: Cap<Receive> = Cap::at(slot::ENDPOINT);
 /// Frames for its faults on each node.
 const SUPPLY: u64 = 256;
-/// Ids of workers are smaller.
-const MAX_WORKERS: u32 = 64;
 /// Time that does not run out.
 const TIME: Cap<Time> = Cap::at(slot::TIME);
 /// Tags of threads begin here: an attacker that forges an event does not know them.
@@ -89,36 +86,7 @@ fn now() -> u64 {
 ///
 /// As the kernel says.
 pub fn start_workers(world: &World, store: &mut Store) -> Result<()> {
-    for isa in isas_of(store.isas) {
-        let (bottom, _) = stack_slot(isa, 1);
-        let (_, top) = stack_slot(isa, MAX_WORKERS);
-        SPACE.add_region(bottom, top - bottom, RegionKind::Anonymous, true)?;
-    }
-    for node in NodeId::first(world.settings.nodes as usize).filter(|&n| n != HOME) {
-        SPACE.supply(node, store.keep_memory(node.index(), SUPPLY)?)?;
-    }
-    for node in NodeId::first(world.settings.nodes as usize) {
-        for cpu in CpuId::first(world.settings.cpus as usize) {
-            let n = scheduler_line(node, cpu);
-            if n == 0 {
-                continue;
-            }
-            let thread: Cap<Thread> = store.keep(ObjectKind::Thread)?;
-            let setup = ThreadSetup {
-                component: COMPONENT,
-                entry: world.entry,
-                arg: Role::Worker.arg(n),
-                id: n as u32,
-                ids: Cap::at(slot::THREAD_IDS),
-                tag: 0,
-                scheduler: None,
-            };
-            // SAFETY: 1. The entry is that of this program.
-            unsafe { thread.configure(&setup)? };
-            rt::hardware(node).start_cpu(cpu, thread)?;
-        }
-    }
-    Ok(())
+    workers::start(store, world.entry, SUPPLY, |line| Role::Worker.arg(line))
 }
 
 /// Has a thread begin.

@@ -1,14 +1,14 @@
 //! Where threads start, and what is said in the end.
 
-use core::fmt;
 use core::sync::atomic::Ordering;
 
+use dyad_abi::Result;
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
 use dyad_abi::user::{PAGE_SIZE, ReportKind};
-use dyad_abi::{NodeId, Result};
+use dyad_hostile::Options;
+pub use dyad_hostile::say;
 use dyad_services::rt::{self, Call};
 use dyad_services::text::Text;
-use dyad_sys::cap::Thread;
 
 use crate::call::WRONG;
 use crate::stock::{HOME, Stock};
@@ -57,8 +57,7 @@ fn run() -> Result<()> {
     let info = rt::info()?;
     let nodes = info.system.node_count as usize;
     let stock = &mut Stock::new(HOME)?;
-    let args = &info.args[..(info.args_len as usize).min(info.args.len())];
-    if args.split(|&b| b == b' ').any(|w| w == b"--deaths") {
+    if Options::read()?.has("--deaths") {
         return deaths::run(stock, info.cpus as usize);
     }
     say(format_args!("memory"));
@@ -71,20 +70,11 @@ fn run() -> Result<()> {
     threads::run(stock, nodes)?;
     say(format_args!("hardware"));
     hardware::run(stock)?;
-    let _ = NodeId::first(nodes).count();
     Ok(())
-}
-
-/// Writes a line.
-pub fn say(what: fmt::Arguments<'_>) {
-    let text = Text::<320>::of(format_args!("{what}\n"));
-    // There is nobody to tell that there is nobody to tell.
-    let _ = rt::hardware(HOME).write(text.as_str());
 }
 
 /// Ends the run.
 pub fn shut_down(code: u32) -> ! {
-    let _ = core::marker::PhantomData::<Thread>;
     loop {
         let _ = operation!(
             Hardware,

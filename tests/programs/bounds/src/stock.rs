@@ -1,28 +1,18 @@
 //! What the operations are performed on.
 
-#![allow(unsafe_code)]
-
 use dyad_abi::cap::{CapIndex, LEAF_SLOTS, ObjectKind, Rights};
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::slot;
 use dyad_abi::{Error, Isa, NodeId, Result};
+pub use dyad_services::first::{COMPONENT, HOME, SPACE, TABLE};
 use dyad_services::frames::{Account, Arena, Pool, What};
+use dyad_services::image::table_kind;
 use dyad_services::pool::PoolMemory;
 use dyad_services::rt;
-use dyad_sys::cap::{
-    Cap, Captbl, Component, Kind, Memory, PageTable, Place, Receive, Space, TableAt,
-};
+use dyad_sys::cap::{Cap, Captbl, Kind, Memory, PageTable, Place, Receive, Space, TableAt};
 
-/// The program's own table.
-pub const TABLE: Cap<Captbl> = Cap::at(slot::TABLE);
-/// Its space.
-pub const SPACE: Cap<Space> = Cap::at(slot::SPACE);
-/// The capability for the program's own component.
-pub const COMPONENT: Cap<Component> = Cap::at(slot::COMPONENT);
 /// Endpoints.
 pub const ENDPOINTS: Cap<Receive> = Cap::at(slot::ENDPOINT);
-/// The node that everything is done on.
-pub const HOME: NodeId = NodeId::new(0).unwrap();
 
 /// How long to wait for other nodes.
 const WAIT_NS: u64 = 5_000_000;
@@ -94,12 +84,7 @@ impl Stock {
 
     /// A page table.
     pub fn page_table(&mut self, at: TableAt) -> Result<Cap<PageTable>> {
-        let first = match at.isa {
-            Isa::X86_64 => ObjectKind::PageTableX86L1,
-            Isa::Aarch64 => ObjectKind::PageTableA64L1,
-        };
-        let kind = ObjectKind::from_number(first as u64 + u64::from(at.level) - 1);
-        self.object(kind.ok_or(Error::BadArgument)?)
+        self.object(table_kind(at)?)
     }
 
     /// A space with a root for each ISA.

@@ -5,14 +5,14 @@
 use core::ptr::with_exposed_provenance_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::bundle::Bundle;
 use dyad_abi::cap::{CapType, ObjectKind, RegionKind, Rights, SinvOp, Stopped, call_word};
 use dyad_abi::emulation::Registers;
 use dyad_abi::marker::WindowId;
 use dyad_abi::record::EXIT_FAILED;
-use dyad_abi::service::{ARCHIVE_BASE, INFO_BASE, archive, slot};
+use dyad_abi::service::{INFO_BASE, slot};
 use dyad_abi::user::stack_slot;
 use dyad_abi::{Error, Isa, NodeId, Result};
+use dyad_services::first::bundle;
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Memory, Narrow, Sinv, Thread, ThreadSetup};
 
@@ -120,17 +120,7 @@ fn isa() -> Isa {
 
 /// Where threads of this program start.
 fn entry() -> Result<u64> {
-    of_bundle(|b| Some(b.entry()))
-}
-
-fn of_bundle(f: impl Fn(&Bundle<'_>) -> Option<u64>) -> Result<u64> {
-    let len = usize::try_from(rt::info()?.archive_len).map_err(|_| Error::BadBundle)?;
-    let start = core::ptr::with_exposed_provenance(ARCHIVE_BASE as usize);
-    // SAFETY: 1. The kernel has mapped the archive there, read-only, all of it.
-    let file: &[u8] = unsafe { core::slice::from_raw_parts(start, len) };
-    let image = archive::find(file, "init").ok_or(Error::BadBundle)?;
-    let bundle = Bundle::parse(image).map_err(|_| Error::BadBundle)?;
-    f(&bundle).ok_or(Error::BadBundle)
+    Ok(bundle()?.entry())
 }
 
 fn make(stock: &mut Stock, what: u64) -> Result<Cap<Thread>> {
@@ -305,7 +295,7 @@ fn registers(stock: &mut Stock) -> Result<()> {
 }
 
 fn invocations(stock: &mut Stock) -> Result<()> {
-    let invoked = of_bundle(|b| b.invoked())?;
+    let invoked = bundle()?.invoked().ok_or(Error::BadBundle)?;
     let place = stock.slot()?;
     // SAFETY: 1. The entry is that of this program.
     let sinv: Cap<Sinv> = unsafe { COMPONENT.make_sinv(place, invoked, 5, Rights::ALL)? };

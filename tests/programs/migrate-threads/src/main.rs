@@ -3,7 +3,6 @@
 //! | `--what` | |
 //! |---|---|
 //! | `constructs` | what programs are made of, one construct after the other: [`constructs`] |
-//! | `scenes` | pieces of programs, each under several schedules: [`scenes`] |
 //! | `implicit` | points that no source line names: [`implicit`] |
 //!
 //! Each has options of its own.
@@ -15,17 +14,14 @@ extern crate alloc;
 
 mod constructs;
 mod implicit;
-mod play;
-mod scenes;
 mod schedule;
 
 use dyad::prelude::thread::*;
 
 #[dyad::main(points = "syscalls")]
 fn main(args: Args) -> Result<()> {
-    const WHAT: [&str; 3] = ["constructs", "scenes", "implicit"];
+    const WHAT: [&str; 2] = ["constructs", "implicit"];
     match args.one_of("--what", &WHAT, "constructs")? {
-        "scenes" => scenes::main(&args),
         "implicit" => implicit::main(&args),
         _ => constructs::main(&args),
     }

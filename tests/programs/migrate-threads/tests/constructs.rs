@@ -22,7 +22,7 @@ fn the_output_is_the_same_however_it_moves() {
     let (code, still) = run("");
     assert_eq!(code, Some(0), "{still}");
     assert!(
-        !still.contains("WRONG") && results(&still).len() == 18,
+        !still.contains("WRONG") && results(&still).len() == 21,
         "{still}"
     );
     for args in [
@@ -45,7 +45,7 @@ fn the_output_is_the_same_however_it_moves() {
         let moves = moves.filter_map(|(l, _)| l.split(['(', ' ']).next_back());
         moves.map(str::to_owned).collect()
     };
-    assert_eq!(moves(&text), ["0", "3318", "1"]);
+    assert_eq!(moves(&text), ["0", "4238", "1"]);
 }
 
 #[test]
@@ -70,6 +70,14 @@ fn wrong_arguments_are_explained() {
             "--schedules cannot have \"@\"; possible: N",
         ),
         ("--start anywhere", "possible: home, away"),
+        (
+            "--what implicit --every 3",
+            "unknown option \"--every\"; possible: --what",
+        ),
+        (
+            "--what else",
+            "--what cannot be \"else\"; possible: constructs, implicit",
+        ),
     ] {
         let (code, text) = run(args);
         assert_eq!(code, Some(2), "{text}");

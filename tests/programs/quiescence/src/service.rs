@@ -1,19 +1,20 @@
 //! The measurement.
 
-use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::Rights;
 use dyad_abi::ident::MAX_NODES;
-use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
+use dyad_abi::record::EXIT_FAILED;
 use dyad_abi::service::slot;
 use dyad_abi::user::{PAGE_SIZE, ReportKind};
 use dyad_abi::{Error, NodeId, Result};
+use dyad_hostile::{check, first};
+use dyad_services::first::{HOME, TABLE, shut_down};
 use dyad_services::rt;
 use dyad_services::text::Text;
 use dyad_sys::cap::{Cap, Narrow, Time};
 
-use crate::setup::{self, HOME, SLOTS, TABLE, touched};
+use crate::setup::{self, SLOTS, touched};
 
 /// Lines that are touched. The last number is more than a log keeps.
 const LINES: [u32; 6] = [1, 16, 64, 256, 500, 1000];
@@ -42,22 +43,7 @@ fn start(arg: u64) -> ! {
         Some(node) if node != HOME => partner(node),
         _ => {}
     }
-    let code = match lead() {
-        Ok(true) => EXIT_OK,
-        Ok(false) => EXIT_FAILED,
-        Err(e) => {
-            check("quiescence.start", false, format_args!("{e}"));
-            EXIT_BOOT
-        }
-    };
-    shut_down(code)
-}
-
-fn shut_down(code: u32) -> ! {
-    loop {
-        let _ = rt::hardware(HOME).shutdown(code);
-        dyad_sys::raw::relax();
-    }
+    first("quiescence", lead)
 }
 
 /// Whether the life of a node has ended that all this was started for.
@@ -120,17 +106,6 @@ fn rounds(node: NodeId) -> u64 {
     ROUNDS[node.index()].load(Ordering::Relaxed)
 }
 
-fn report(kind: ReportKind, value: u64, name: fmt::Arguments<'_>, detail: fmt::Arguments<'_>) {
-    let name = Text::<64>::of(name);
-    let detail = Text::<128>::of(detail);
-    // Without it the run has no result, and the host says so.
-    let _ = rt::hardware(HOME).report(kind, value, name.as_str(), detail.as_str());
-}
-
-fn check(name: &str, ok: bool, detail: fmt::Arguments<'_>) {
-    report(ReportKind::Check, ok.into(), format_args!("{name}"), detail);
-}
-
 fn lead() -> Result<bool> {
     let info = rt::info()?;
     setup::build(info)?;
@@ -140,19 +115,14 @@ fn lead() -> Result<bool> {
         let outcome = measure(nodes, lines)?;
         for (n, &(steps, rounds)) in outcome.nodes[..nodes].iter().enumerate() {
             for (what, value) in [("steps", steps), ("rounds", rounds)] {
-                report(
-                    ReportKind::Counter,
-                    value,
-                    format_args!("quiescence.{lines}.node{n}.{what}"),
-                    format_args!(""),
-                );
+                let name = Text::<64>::of(format_args!("quiescence.{lines}.node{n}.{what}"));
+                // Without it the run has no result, and the host says so.
+                let _ = rt::hardware(HOME).report(ReportKind::Counter, value, name.as_str(), "");
             }
         }
-        good &= outcome.early == 0 && outcome.free == lines;
-        report(
-            ReportKind::Check,
-            (outcome.early == 0 && outcome.free == lines).into(),
-            format_args!("quiescence.{lines}"),
+        good &= check(
+            Text::<64>::of(format_args!("quiescence.{lines}")).as_str(),
+            outcome.early == 0 && outcome.free == lines,
             format_args!("{} free, {} too early", outcome.free, outcome.early),
         );
     }

@@ -1,18 +1,17 @@
 //! Nodes that die in the middle of the storm, if that is to be expected (`--deaths`): nobody waits
 //! for their workers, and those of a node that has come back begin again.
 
-#![allow(unsafe_code)]
-
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dyad_abi::ident::MAX_NODES;
-use dyad_abi::service::{INFO_BASE, slot};
+use dyad_abi::service::INFO_BASE;
 use dyad_abi::{CpuId, Error, NodeId, Result};
+use dyad_hostile::workers;
 use dyad_services::rt;
-use dyad_sys::cap::{Cap, Thread, ThreadSetup};
+use dyad_sys::cap::{Cap, Thread};
 
 use crate::actor::WORKERS;
-use crate::setup::{self, COMPONENT, HOME};
+use crate::setup::{self, HOME};
 use crate::world::WORLD;
 
 static EXPECTED: AtomicBool = AtomicBool::new(false);
@@ -62,18 +61,7 @@ pub fn lives(n: NodeId) -> bool {
 pub fn begin(node: NodeId, cpu: CpuId, thread: Cap<Thread>) -> Result<()> {
     let n = (node.index() * 8 + cpu.index()) as u64;
     THREADS[n as usize].store(thread.index().get().into(), Ordering::Relaxed);
-    let setup = ThreadSetup {
-        component: COMPONENT,
-        entry: setup::entry()?,
-        arg: INFO_BASE | n,
-        id: n as u32,
-        ids: Cap::at(slot::THREAD_IDS),
-        tag: 0,
-        scheduler: None,
-    };
-    // SAFETY: 1. The entry is that of this program.
-    unsafe { thread.configure(&setup)? };
-    rt::hardware(node).start_cpu(cpu, thread)
+    workers::begin(node, cpu, thread, (setup::entry()?, INFO_BASE | n))
 }
 
 /// Has workers of nodes that have come back begin again.

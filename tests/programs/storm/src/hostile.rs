@@ -42,77 +42,38 @@ const PHASES: u32 = 8;
 /// right; the rest is what the host makes of it.
 const SHARE: u64 = 25;
 
-/// What a rival does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attack {
-    /// Never gives the CPU back.
-    Spin,
-    /// Gives it back at once.
-    Yield,
-    /// Sends to endpoints that are received on other nodes: a doorbell for each.
-    Doorbells,
-    /// Goes to another node and back, without end.
-    Migrate,
-    /// Faults, is let go on, and faults again.
-    Fault,
-    /// Invokes itself until the kernel says no.
-    Recurse,
-    /// Bad addresses wherever an operation takes one.
-    Pointers,
-    /// Numbers that are out of every range.
-    Forge,
-    /// Maps and unmaps.
-    Map,
-    /// Asks all CPUs to drop their translations.
-    Shootdown,
-    /// Makes objects and gives them up, without waiting for anything.
-    Retype,
-    /// Fills its capability table, and goes on trying.
-    Capabilities,
-    /// Touches page after page of a huge region until there is no memory, and goes on.
-    Memory,
-    /// Drives rounds.
-    Rounds,
-}
-
-impl Attack {
-    /// All attacks.
-    pub const ALL: [Attack; 14] = [
-        Attack::Spin,
-        Attack::Yield,
-        Attack::Doorbells,
-        Attack::Migrate,
-        Attack::Fault,
-        Attack::Recurse,
-        Attack::Pointers,
-        Attack::Forge,
-        Attack::Map,
-        Attack::Shootdown,
-        Attack::Retype,
-        Attack::Capabilities,
-        Attack::Rounds,
-        // It leaves nothing for the others.
-        Attack::Memory,
-    ];
-
-    /// Name in checks.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Attack::Spin => "spin",
-            Attack::Yield => "yield",
-            Attack::Doorbells => "doorbells",
-            Attack::Migrate => "migrate",
-            Attack::Fault => "fault",
-            Attack::Recurse => "recurse",
-            Attack::Pointers => "pointers",
-            Attack::Forge => "forge",
-            Attack::Map => "map",
-            Attack::Shootdown => "shootdown",
-            Attack::Retype => "retype",
-            Attack::Capabilities => "capabilities",
-            Attack::Memory => "memory",
-            Attack::Rounds => "rounds",
-        }
+dyad_hostile::named! {
+    /// What a rival does.
+    pub enum Attack {
+        /// Never gives the CPU back.
+        Spin = "spin",
+        /// Gives it back at once.
+        Yield = "yield",
+        /// Sends to endpoints that are received on other nodes: a doorbell for each.
+        Doorbells = "doorbells",
+        /// Goes to another node and back, without end.
+        Migrate = "migrate",
+        /// Faults, is let go on, and faults again.
+        Fault = "fault",
+        /// Invokes itself until the kernel says no.
+        Recurse = "recurse",
+        /// Bad addresses wherever an operation takes one.
+        Pointers = "pointers",
+        /// Numbers that are out of every range.
+        Forge = "forge",
+        /// Maps and unmaps.
+        Map = "map",
+        /// Asks all CPUs to drop their translations.
+        Shootdown = "shootdown",
+        /// Makes objects and gives them up, without waiting for anything.
+        Retype = "retype",
+        /// Fills its capability table, and goes on trying.
+        Capabilities = "capabilities",
+        /// Drives rounds.
+        Rounds = "rounds",
+        /// Touches page after page of a huge region until there is no memory, and goes on. It leaves nothing for
+        /// others, so it comes last.
+        Memory = "memory",
     }
 }
 

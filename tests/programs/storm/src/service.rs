@@ -1,14 +1,13 @@
 //! Threads of the program: where they start, what they do, and what is said in the end.
 
-use core::fmt;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 
 use dyad_abi::Error;
 use dyad_abi::cap::{CapType, Stopped};
-use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK};
-use dyad_abi::service::Info;
-use dyad_abi::user::{PAGE_SIZE, ReportKind};
+use dyad_abi::record::EXIT_FAILED;
+use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{NodeId, Result};
+use dyad_hostile::{Options, check, first, say};
 use dyad_services::first::shut_down;
 use dyad_services::rt;
 use dyad_services::text::Text;
@@ -22,8 +21,6 @@ use crate::{deaths, guests, hostile, setup, wild};
 
 /// Fused time of a storm without limits.
 const DEFAULT_SECONDS: u64 = 10;
-/// Whether the first thread has begun.
-static BEGUN: AtomicBool = AtomicBool::new(false);
 /// How long the others may take to stop.
 const STOP_NS: u64 = 10_000_000_000;
 
@@ -44,76 +41,33 @@ fn start(arg: u64) -> ! {
         worker(n);
         drive_rounds(n)
     }
-    if BEGUN.swap(true, Ordering::Relaxed) {
-        // Only the first thread begins here, and once.
-        check(
-            "storm.begins-once",
-            false,
-            format_args!(
-                "begins again, with {arg:#x}; {} operations, {} guests",
-                operations(),
-                guests::MADE.load(Ordering::Relaxed)
-            ),
-        );
-        shut_down(EXIT_FAILED)
-    }
-    if let Err(e) = begin() {
-        say(format_args!("cannot begin: {e}"));
-        check("storm.start", false, format_args!("{e}"));
-        shut_down(EXIT_BOOT)
-    }
-    if hostile::is_on() {
-        shut_down(if scenes() { EXIT_OK } else { EXIT_FAILED })
-    }
-    worker(0);
-    shut_down(if end() { EXIT_OK } else { EXIT_FAILED })
-}
-
-fn say(what: fmt::Arguments<'_>) {
-    let text = Text::<320>::of(format_args!("{what}\n"));
-    // There is nobody to tell that there is nobody to tell.
-    let _ = rt::hardware(HOME).write(text.as_str());
-}
-
-fn check(name: &str, ok: bool, detail: fmt::Arguments<'_>) -> bool {
-    let detail = Text::<256>::of(detail);
-    let hardware = rt::hardware(HOME);
-    let _ = hardware.report(ReportKind::Check, ok.into(), name, detail.as_str());
-    ok
-}
-
-/// The value of an option.
-fn option(info: &Info, name: &str) -> Result<Option<u64>> {
-    let len = (info.args_len as usize).min(info.args.len());
-    let text = core::str::from_utf8(&info.args[..len]).map_err(|_| Error::BadArgument)?;
-    let mut words = text.split_whitespace();
-    if words.by_ref().any(|w| w == name) {
-        let value = words.next().and_then(|v| v.parse().ok());
-        return value.map(Some).ok_or(Error::BadArgument);
-    }
-    Ok(None)
+    first("storm", || {
+        begin()?;
+        if hostile::is_on() {
+            return Ok::<_, Error>(scenes());
+        }
+        worker(0);
+        Ok(end())
+    })
 }
 
 fn begin() -> Result<()> {
-    let info = rt::info()?;
-    let seed = option(info, "--seed")?.unwrap_or(1);
-    let ops = option(info, "--ops")?;
-    let seconds = match (option(info, "--seconds")?, ops) {
-        (Some(n), _) => Some(n),
-        (None, Some(_)) => None,
+    let (info, options) = (rt::info()?, Options::read()?);
+    let seed = options.number("--seed")?.unwrap_or(1);
+    let ops = options.number("--ops")?;
+    let seconds = match (options.number("--seconds")?, ops) {
         (None, None) => Some(DEFAULT_SECONDS),
+        (seconds, _) => seconds,
     };
     actor::sow(seed);
     WORLD.limit.store(ops.unwrap_or(0), Ordering::Relaxed);
     let now = rt::hardware(HOME).now()?;
     let deadline = seconds.map_or(0, |s| now + s * 1_000_000_000);
     WORLD.deadline.store(deadline, Ordering::Relaxed);
-    let args = &info.args[..(info.args_len as usize).min(info.args.len())];
-    let given = |name: &[u8]| args.split(|&b| b == b' ').any(|w| w == name);
-    if given(b"--hostile") {
+    if options.has("--hostile") {
         hostile::turn_on();
     }
-    if given(b"--deaths") {
+    if options.has("--deaths") {
         deaths::expect();
     }
     setup::build(info)?;

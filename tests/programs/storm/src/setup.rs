@@ -12,11 +12,11 @@ use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::{Info, slot};
 use dyad_abi::user::{PAGE_SIZE, stack_slot};
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
-use dyad_services::first::bundle;
 pub use dyad_services::first::{COMPONENT, HOME, SPACE, TABLE};
-use dyad_services::frames::{Account, Arena};
-use dyad_services::pool::PoolMemory;
-use dyad_sys::cap::{Cap, Captbl, Component, Kind, Memory, Narrow, Place, Receive, Thread, Time};
+use dyad_services::first::{Store, StoreSize, bundle};
+use dyad_services::frames::Arena;
+use dyad_services::rt;
+use dyad_sys::cap::{Cap, Captbl, Component, Memory, Narrow, Place, Receive, Thread, Time};
 
 use crate::actor::{GUESTS, WORKERS};
 use crate::deaths;
@@ -30,7 +30,9 @@ pub const ENDPOINTS: Cap<Receive> = Cap::at(slot::ENDPOINT);
 /// Frames for faults on other nodes than the first.
 const SUPPLY: u64 = 2048;
 /// Frames for tables, leaves, threads of workers.
-const OBJECTS: u64 = 512;
+const OBJECTS: u64 = 448;
+/// Frames for leaves at places of their own.
+const LEAVES_FRAMES: u64 = 64;
 /// In an argument: the thread is a guest.
 pub const GUEST: u64 = 1 << 7;
 /// The largest scheduler line that is no CPU's, for guests to wait at.
@@ -38,27 +40,16 @@ pub const WAITING: core::ops::Range<u64> = 48..64;
 
 /// What setting up needs on the way.
 struct Setup {
-    cxl: PoolMemory,
-    account: Account,
-    objects: Arena,
-    next_slot: u32,
+    store: Store,
+    leaves: Arena,
 }
 
 impl Setup {
-    fn slot(&mut self) -> Place {
-        self.next_slot += 1;
-        Place::of(TABLE, CapIndex(self.next_slot - 1))
-    }
-
-    fn object<T: Kind>(&mut self, kind: ObjectKind) -> Result<Cap<T>> {
-        let place = self.slot();
-        self.object_at(kind, place)
-    }
-
-    fn object_at<T: Kind>(&mut self, kind: ObjectKind, place: Place) -> Result<Cap<T>> {
-        let at = self.objects.take(&self.cxl, 0)?;
-        self.cxl.cap.retype_kernel(at, kind)?;
-        self.cxl.cap.activate(at, place, Rights::ALL)
+    /// A leaf at a place, which hangs at once.
+    fn leaf(&mut self, at: CapIndex, entry: u32) -> Result<()> {
+        let (place, kind) = (Place::of(TABLE, at), ObjectKind::CaptblLeaf);
+        let (leaf, _): (Cap<Captbl>, u64) = self.store.make(&mut self.leaves, kind, place)?;
+        TABLE.cons(entry, leaf)
     }
 }
 
@@ -74,30 +65,26 @@ fn narrow(to: CapIndex, pool: usize, arena: &Arena) -> Result<Cap<Memory>> {
 ///
 /// As the kernels say.
 pub fn build(info: &Info) -> Result<()> {
-    let cxl = PoolMemory::of(MAX_NODES)?;
-    let mut account = Account::new();
-    let objects = account.carve(&cxl, OBJECTS)?;
-    // The kernel has filled the first leaf up to here.
-    let mut s = Setup {
-        cxl,
-        account,
-        objects,
-        next_slot: 40,
-    };
-    // A leaf for slots from 64 on, which hangs at once; its capability is in the first leaf.
-    let second: Cap<Captbl> = s.object(ObjectKind::CaptblLeaf)?;
-    TABLE.cons(1, second)?;
+    // With a leaf for slots from 64 on, whose capability is in the first one.
+    let mut store = Store::new(StoreSize {
+        frames: OBJECTS,
+        slots: slot::FIRST_FREE.0,
+        leaves: 2,
+        window: 0,
+        pause: || {
+            let _ = rt::hardware(HOME).flush_step(64);
+        },
+    })?;
+    let leaves = store.carve(MAX_NODES, LEAVES_FRAMES)?;
+    let mut s = Setup { store, leaves };
     for n in 0..LEAVES {
-        let wild: Cap<Captbl> = s.object_at(ObjectKind::CaptblLeaf, Place::of(TABLE, leaf(n)))?;
-        TABLE.cons(2 + n, wild)?;
+        s.leaf(leaf(n), 2 + n)?;
     }
     // Slots for later; their leaves are named by nobody.
     for (i, entry) in LAST_ENTRIES.enumerate() {
         // One after the other goes through the same few slots of the storm's last leaf, which are
         // taken again only after quiescence: so each has its own, behind the types.
-        let place = Place::of(TABLE, CapIndex(128 + LEAVES * 64 - 32 + i as u32));
-        let last: Cap<Captbl> = s.object_at(ObjectKind::CaptblLeaf, place)?;
-        TABLE.cons(entry, last)?;
+        s.leaf(CapIndex(128 + LEAVES * 64 - 32 + i as u32), entry)?;
     }
     let nodes = info.system.node_count as usize;
     WORLD.nodes.store(nodes as u64, Relaxed);
@@ -112,21 +99,17 @@ pub fn build(info: &Info) -> Result<()> {
 impl Setup {
     /// Storm memory of every pool, memory of guests, supplies.
     fn memory(&mut self, nodes: usize) -> Result<()> {
-        let arena = self.account.carve(&self.cxl, FRAMES)?;
+        let arena = self.store.carve(MAX_NODES, FRAMES)?;
         narrow(memory(MAX_NODES as u64), MAX_NODES, &arena)?;
-        let guests = self.account.carve(&self.cxl, GUESTS as u64)?;
+        let guests = self.store.carve(MAX_NODES, GUESTS as u64)?;
         narrow(GUEST_MEMORY, MAX_NODES, &guests)?;
         WORLD.pools[0].store(MAX_NODES as u64, Relaxed);
         for (i, node) in NodeId::first(nodes).enumerate() {
-            let pool = PoolMemory::of(i)?;
-            let mut account = Account::new();
-            let arena = account.carve(&pool, FRAMES)?;
+            let arena = self.store.carve(i, FRAMES)?;
             narrow(memory(i as u64), i, &arena)?;
             WORLD.pools[i + 1].store(i as u64, Relaxed);
             if node != HOME {
-                let arena = account.carve(&pool, SUPPLY)?;
-                let place = self.slot();
-                SPACE.supply(node, narrow(place.index(), i, &arena)?)?;
+                SPACE.supply(node, self.store.keep_memory(i, SUPPLY)?)?;
             }
         }
         WORLD.pool_count.store(nodes + 1, Release);
@@ -159,7 +142,7 @@ impl Setup {
         let handler = unsafe { COMPONENT.make_sinv(own(HANDLER), entry, 1, all)? };
         COMPONENT.set_fault_handler(Some(handler))?;
         for (n, node) in NodeId::first(nodes).enumerate() {
-            let far: Cap<Component> = self.object(ObjectKind::Component)?;
+            let far: Cap<Component> = self.store.keep(ObjectKind::Component)?;
             far.configure(TABLE, SPACE)?;
             far.set_home([node])?;
             far.set_fault_handler(Some(handler))?;
@@ -177,7 +160,7 @@ impl Setup {
                 if n == 0 {
                     continue;
                 }
-                let thread: Cap<Thread> = self.object(ObjectKind::Thread)?;
+                let thread: Cap<Thread> = self.store.keep(ObjectKind::Thread)?;
                 deaths::begin(node, cpu, thread)?;
             }
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::record::EXIT_FAILED;
-use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::config::RunConfig;
 use dyad_launcher::launch::RunReport;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
@@ -69,10 +69,7 @@ fn run(nodes: &[Isa], cpus: usize, args: &str) -> (RunReport, String) {
         cpus,
         // Small, so that memory is soon exhausted.
         mem_local: 32 << 20,
-        work: Work::App {
-            app: "abuse".into(),
-            args: args.into(),
-        },
+        work: console::app("abuse", args),
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()
     };

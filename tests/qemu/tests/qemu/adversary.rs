@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
-use dyad_launcher::config::{RunConfig, Sim, TestOptions, Work};
+use dyad_launcher::config::{RunConfig, Sim};
 use dyad_launcher::launch::RunReport;
 use dyad_launcher::sim::Setup;
 use dyad_sim_model::config::Order;
@@ -90,22 +90,8 @@ fn seed() -> u64 {
 
 fn config(nodes: &[Isa], cpus: usize, coherent: bool, args: String, seconds: u64) -> RunConfig {
     RunConfig {
-        nodes: nodes.to_vec(),
-        cpus,
-        mem_local: 64 << 20,
-        mem_cxl: 64 << 20,
-        work: Work::App {
-            app: "adversary".into(),
-            args,
-        },
         timeout: Some(Duration::from_secs(seconds)),
-        coherent,
-        audit: true,
-        test: TestOptions {
-            bare: true,
-            ..TestOptions::default()
-        },
-        ..RunConfig::default()
+        ..console::bare(nodes, cpus, coherent, console::app("adversary", args))
     }
 }
 

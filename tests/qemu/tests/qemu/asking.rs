@@ -15,13 +15,13 @@ use dyad_abi::record::Level;
 use dyad_launcher::ask::{
     Failed as AskFailed, Moved, Question, Refusal, Reply, Run, Target, Wanted,
 };
-use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::config::RunConfig;
 use dyad_launcher::console::Line;
 use dyad_launcher::launch::{self, Event, RunReport};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 
-use crate::console::Kept;
+use crate::console::{self, Kept};
 use crate::kill;
 use crate::times;
 
@@ -37,9 +37,7 @@ const MOVES: u64 = 8;
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
-    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(tiers, format!("ask::{name}"), f)
-    };
+    let test = times::of("ask");
     vec![
         test(Tiers::FULL, "a_program_that_is_moved_says_the_same", moved),
         test(
@@ -92,10 +90,7 @@ impl Running {
     ) -> Result<Running, Failed> {
         let config = RunConfig {
             nodes: nodes.to_vec(),
-            work: Work::App {
-                app: app.into(),
-                args: args.into(),
-            },
+            work: console::app(app, args),
             on_death,
             timeout: Some(Duration::from_secs(240)),
             ..RunConfig::default()

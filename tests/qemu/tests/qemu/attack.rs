@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use attack_list::ATTACKS;
 use dyad_abi::Isa::{self, Aarch64, X86_64};
-use dyad_launcher::config::{RunConfig, Sim, TestOptions, Work};
+use dyad_launcher::config::{RunConfig, Sim};
 use dyad_launcher::launch::RunReport;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
@@ -94,29 +94,20 @@ fn plays(system: System, runs: usize) -> Played {
     (0..runs).map(|_| play(system)).collect()
 }
 
-/// Plays all attacks. In the end all tables are compared.
+/// Plays all attacks.
 fn play(system: System) -> (RunReport, String) {
     let config = RunConfig {
-        nodes: system.nodes.to_vec(),
-        cpus: system.cpus,
-        mem_local: 64 << 20,
-        mem_cxl: 64 << 20,
-        work: Work::App {
-            app: "attack".into(),
-            args: String::new(),
-        },
         timeout: Some(Duration::from_secs(TIMEOUT)),
-        coherent: system.coherent,
         sim: match system.coherent {
             true => Sim::Off,
             false => Sim::Cache,
         },
-        audit: true,
-        test: TestOptions {
-            bare: true,
-            ..TestOptions::default()
-        },
-        ..RunConfig::default()
+        ..console::bare(
+            system.nodes,
+            system.cpus,
+            system.coherent,
+            console::app("attack", ""),
+        )
     };
     console::run(&config)
 }

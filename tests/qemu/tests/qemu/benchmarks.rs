@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use dyad_abi::Isa::{Aarch64, X86_64};
-use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::config::RunConfig;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 
@@ -69,10 +69,7 @@ fn everywhere(case: &Case) -> Result<(), Failed> {
 fn run(case: &Case, mode: &str, hops: u64) -> Result<(), Failed> {
     let config = RunConfig {
         nodes: vec![X86_64, Aarch64],
-        work: Work::App {
-            app: case.app.into(),
-            args: format!("{} {mode}", case.args),
-        },
+        work: console::app(case.app, format!("{} {mode}", case.args)),
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()
     };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa;
 use dyad_abi::boot::OnDeath;
-use dyad_launcher::config::{RunConfig, Sim, TestOptions, Work};
+use dyad_launcher::config::{RunConfig, Sim, TestOptions};
 use dyad_launcher::launch::{Event, RunReport};
 use dyad_measure::bench::longest::{self, BOUND, Longest};
 use dyad_tier::Tiers;
@@ -39,10 +39,7 @@ pub fn trials() -> Vec<Trial> {
 /// Every operation of the ABI, by the first node.
 fn operations(nodes: [Isa; 2], coherent: bool) -> Result<(), Failed> {
     let config = longest::of_operations(&nodes, coherent);
-    let (report, text) = console::run(&config);
-    if let Some(why) = report.failure() {
-        return console::because(&text, why);
-    }
+    let (report, _) = console::good(&config)?;
     let longest = collect(&report, None)?;
     let mut problems = longest.missing(nodes[0]);
     for missing in &mut problems {
@@ -82,10 +79,7 @@ fn recovery(nodes: [Isa; 2], coherent: bool) -> Result<(), Failed> {
             mem_cxl: 64 << 20,
             sim: Sim::Count,
             windows: true,
-            work: Work::App {
-                app: "storm".into(),
-                args: "--deaths --ops 60000".into(),
-            },
+            work: console::app("storm", "--deaths --ops 60000"),
             on_death: OnDeath::Survive,
             timeout: Some(Duration::from_secs(120)),
             test: TestOptions {

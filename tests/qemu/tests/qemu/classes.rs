@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use dyad_launcher::config::{RunConfig, Sim, Work};
+use dyad_launcher::config::{RunConfig, Sim};
 use dyad_launcher::sim::Setup;
 use dyad_sim_model::config::MemoryModel;
 use dyad_tier::Tiers;
@@ -58,10 +58,10 @@ fn verifies(thread: bool, kernel: &str, class: &str, model: MemoryModel) -> Resu
         true => ("thread", format!("{kernel}.moves")),
     };
     let config = RunConfig {
-        work: Work::App {
-            app: "npb".into(),
-            args: format!("--bench {kernel} --style {style} --class {class}"),
-        },
+        work: console::app(
+            "npb",
+            format!("--bench {kernel} --style {style} --class {class}"),
+        ),
         sim: Sim::Timing,
         setup: Setup {
             model,

@@ -20,7 +20,7 @@ use dyad_sim_model::config::{Level as SimLevel, Order};
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 
-use crate::console::Kept;
+use crate::console::{self, Kept};
 use crate::times;
 
 /// From ringing to the interrupt, in nanoseconds, by the default configuration.
@@ -47,9 +47,7 @@ const ALL_TICKS: u64 = 3104;
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
-    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(tiers, format!("clock::{name}"), f)
-    };
+    let test = times::of("clock");
     vec![
         test(
             Tiers::FULL.and(Tiers::LONG),
@@ -87,10 +85,7 @@ pub fn base() -> RunConfig {
 
 fn hop() -> RunConfig {
     RunConfig {
-        work: Work::App {
-            app: "hop".into(),
-            args: String::new(),
-        },
+        work: console::app("hop", ""),
         ..base()
     }
 }

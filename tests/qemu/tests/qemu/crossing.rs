@@ -6,7 +6,7 @@ use std::time::Duration;
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use dyad_abi::record::name;
-use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::config::RunConfig;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 
@@ -23,9 +23,7 @@ const PROMPT: Duration = Duration::from_secs(20);
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
-    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(tiers, format!("crossing::{name}"), f)
-    };
+    let test = times::of("crossing");
     vec![
         test(Tiers::FULL, "carries_everything", || all(PAIR, 1, true)),
         test(Tiers::FULL, "carries_everything_reversed_on_2_cpus", || {
@@ -155,10 +153,7 @@ fn run(
         nodes: nodes.to_vec(),
         cpus,
         coherent,
-        work: Work::App {
-            app: "crossing".into(),
-            args: args.into(),
-        },
+        work: console::app("crossing", args),
         on_death: OnDeath::Survive,
         timeout: Some(Duration::from_secs(240)),
         ..RunConfig::default()

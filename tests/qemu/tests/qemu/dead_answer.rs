@@ -14,11 +14,12 @@ use dyad_abi::Isa::{Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
 use dyad_abi::service::Grant;
 use dyad_launcher::apps;
-use dyad_launcher::config::{RunConfig, Sim, TestOptions, Work};
+use dyad_launcher::config::{RunConfig, Sim, TestOptions};
 use dyad_launcher::size as bytes;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 
+use crate::console;
 use crate::kill::{self, Ended, Kill, mix, says};
 use crate::times;
 
@@ -286,10 +287,7 @@ pub fn config(row: &Row, policy: OnDeath, nodes: Vec<dyad_abi::Isa>) -> RunConfi
         mem_local: 128 << 20,
         mem_cxl: row.mem_cxl,
         sim: row.sim,
-        work: Work::App {
-            app: row.app.clone(),
-            args: row.args.clone(),
-        },
+        work: console::app(row.app.clone(), row.args.clone()),
         grant: row.grant,
         on_death: policy,
         timeout: Some(HANGS),

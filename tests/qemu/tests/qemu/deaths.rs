@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
-use dyad_launcher::config::{RunConfig, TestOptions, Work};
+use dyad_launcher::config::{RunConfig, TestOptions};
 use dyad_launcher::launch::Event;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 
+use crate::console;
 use crate::kill::{self, Ended, Kill, mix};
 use crate::times;
 
@@ -263,10 +264,7 @@ fn die(scene: &Scene, moment: Duration) -> Result<(Ending, u64, String), String>
         cpus: scene.cpus,
         mem_local: 64 << 20,
         mem_cxl: 64 << 20,
-        work: Work::App {
-            app: scene.app.into(),
-            args: scene.args.into(),
-        },
+        work: console::app(scene.app, scene.args),
         on_death: scene.policy,
         timeout: Some(Duration::from_secs(90)),
         test: TestOptions {

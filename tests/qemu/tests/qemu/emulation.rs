@@ -138,27 +138,15 @@ fn run(
     let config = RunConfig {
         nodes: nodes.to_vec(),
         cpus,
-        work: Work::App {
-            app: app.into(),
-            args: args.into(),
-        },
+        work: console::app(app, args),
         timeout: Some(times::limit(180, 1800)),
         ..RunConfig::default()
     };
-    let (report, text) = console::run(&config);
-    let because = |why: String| Err(format!("{why}\n\nconsole:\n{text}").into());
-    if let Some(why) = report.failure() {
-        return because(why);
-    }
-    for name in checks {
-        if !report.checks.iter().any(|c| c.ok && c.name == *name) {
-            return because(format!("there is no check {name}"));
-        }
-    }
-    let steps = report.counters.get(&format!("{app}.steps")).copied();
-    match steps {
-        Some(steps) if steps > least => Ok(()),
-        other => because(format!("{other:?} instructions interpreted")),
+    let ran = console::good(&config)?;
+    console::passed(&ran, checks)?;
+    match ran.0.counters.get(&format!("{app}.steps")) {
+        Some(&steps) if steps > least => Ok(()),
+        other => console::because(&ran.1, format!("{other:?} instructions interpreted")),
     }
 }
 
@@ -171,10 +159,7 @@ const LEAKED: u64 = 16;
 fn dying(nodes: &[Isa], args: &str) -> RunConfig {
     RunConfig {
         nodes: nodes.to_vec(),
-        work: Work::App {
-            app: "emulate-threads".into(),
-            args: args.into(),
-        },
+        work: console::app("emulate-threads", args),
         on_death: OnDeath::Survive,
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()

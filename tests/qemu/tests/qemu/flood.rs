@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::service::Grant;
-use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::config::RunConfig;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 
-use crate::console::{because, run};
-use crate::times;
+use crate::{console, times};
 
 const PAIR: &[Isa] = &[X86_64, Aarch64];
 const REVERSED: &[Isa] = &[Aarch64, X86_64];
@@ -18,9 +17,7 @@ const THREE: &[Isa] = &[X86_64, Aarch64, X86_64];
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
-    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(tiers, format!("flood::{name}"), f)
-    };
+    let test = times::of("flood");
     vec![
         test(
             Tiers::FULL.and(Tiers::LONG),
@@ -58,24 +55,14 @@ fn travellers(nodes: &[Isa], cpus: usize, coherent: bool, flood: &str) -> Result
         cpus,
         coherent,
         grant: Grant::All,
-        work: Work::App {
-            app: "flood".into(),
-            args: format!("--flood {flood}"),
-        },
+        work: console::app("flood", format!("--flood {flood}")),
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()
     };
     for n in 0..runs {
-        let (report, text) = run(&config);
-        if let Some(why) = report.failure() {
-            return because(&text, format!("run {n}: {why}"));
-        }
-        for node in 0..nodes.len() {
-            let name = format!("flood.{flood}.node{node}");
-            if !report.checks.iter().any(|c| c.name == name && c.ok) {
-                return because(&text, format!("run {n}: {name} was not made"));
-            }
-        }
+        let names = (0..nodes.len()).map(|node| format!("flood.{flood}.node{node}"));
+        console::passed(&console::good(&config)?, names)
+            .map_err(|e| format!("run {n}: {}", e.message().unwrap_or_default()))?;
     }
     Ok(())
 }

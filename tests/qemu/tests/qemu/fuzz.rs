@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{Aarch64, X86_64};
 use dyad_fuzz::{Batch, Size};
-use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::config::RunConfig;
 use dyad_launcher::paths;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
@@ -187,10 +187,7 @@ fn write_and_play(dir: &Path, seeds: &[u64], size: Size, turned: bool) -> Result
     };
     let config = RunConfig {
         nodes,
-        work: Work::App {
-            app: dir.display().to_string(),
-            args: String::new(),
-        },
+        work: console::app(dir.display().to_string(), ""),
         timeout: Some(Duration::from_secs(240)),
         ..RunConfig::default()
     };

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
-use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::config::RunConfig;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 
+use crate::console;
 use crate::kill::{self, Ended, Kill, says};
 use crate::times;
 
@@ -18,9 +19,7 @@ const PROMPT: Duration = Duration::from_secs(20);
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
-    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(tiers, format!("jumping::{name}"), f)
-    };
+    let test = times::of("jumping");
     vec![
         test(Tiers::FULL, "to_a_machine_that_dies_fails", || {
             dies(&[X86_64, Aarch64], false)?;
@@ -43,10 +42,7 @@ pub fn trials() -> Vec<Trial> {
 fn dies(nodes: &[Isa], paused: bool) -> Result<(), Failed> {
     let config = RunConfig {
         nodes: nodes.to_vec(),
-        work: Work::App {
-            app: "bench".into(),
-            args: "--what threads --kinds empty --times 100000".into(),
-        },
+        work: console::app("bench", "--what threads --kinds empty --times 100000"),
         on_death: OnDeath::Survive,
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()

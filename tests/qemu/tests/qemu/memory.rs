@@ -4,21 +4,19 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
-use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::config::RunConfig;
 use dyad_launcher::console::{Line, Record};
 use dyad_launcher::launch::{Event, RunReport};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 
-use crate::console::{because, run};
+use crate::console::{self, because, run};
 use crate::kill::{self, Kill};
 use crate::times;
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
-    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(tiers, format!("memory::{name}"), f)
-    };
+    let test = times::of("memory");
     vec![
         test(
             Tiers::FULL,
@@ -58,10 +56,7 @@ fn config(nodes: &[Isa], args: &str) -> RunConfig {
         nodes: nodes.to_vec(),
         mem_local: 64 << 20,
         mem_cxl: 128 << 20,
-        work: Work::App {
-            app: "blocks".into(),
-            args: args.into(),
-        },
+        work: console::app("blocks", args),
         audit: true,
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()
@@ -74,23 +69,20 @@ fn counter(report: &RunReport, name: &str) -> u64 {
 
 /// A block of the own pool, those of the CXL pool, and the other node's: all that there are.
 fn filled(nodes: &[Isa]) -> Result<(), Failed> {
-    let (report, text) = run(&config(nodes, "--fill 100"));
-    match (report.failure(), counter(&report, "blocks_assigned")) {
-        (Some(why), _) => because(&text, why),
-        (None, 4) => Ok(()),
-        (None, n) => because(&text, format!("{n} blocks assigned")),
+    let (report, text) = console::good(&config(nodes, "--fill 100"))?;
+    match counter(&report, "blocks_assigned") {
+        4 => Ok(()),
+        n => because(&text, format!("{n} blocks assigned")),
     }
 }
 
 /// The first node has all blocks and needs less than half of them; the second one asks for two. Pages are
 /// moved while the program changes them.
 fn evicted(nodes: &[Isa]) -> Result<(), Failed> {
-    let (report, text) = run(&config(nodes, "--fill 110 --away 50"));
-    let counts = ["blocks_evicted", "pages_moved"].map(|name| counter(&report, name));
-    match (report.failure(), counts) {
-        (Some(why), _) => because(&text, why),
-        (None, [blocks, pages]) if blocks >= 2 && pages > 0 => Ok(()),
-        (None, counts) => because(&text, format!("evicted, moved: {counts:?}")),
+    let (report, text) = console::good(&config(nodes, "--fill 110 --away 50"))?;
+    match ["blocks_evicted", "pages_moved"].map(|name| counter(&report, name)) {
+        [blocks, pages] if blocks >= 2 && pages > 0 => Ok(()),
+        counts => because(&text, format!("evicted, moved: {counts:?}")),
     }
 }
 
@@ -149,10 +141,7 @@ fn silent_faults() -> Result<(), Failed> {
 fn figures() -> Result<(), Failed> {
     let mut c = config(&[Aarch64, X86_64], "--home aarch64");
     c.mem_cxl = 64 << 20;
-    let (report, text) = run(&c);
-    if let Some(why) = report.failure() {
-        return because(&text, why);
-    }
+    let (report, text) = console::good(&c)?;
     let of = |what: &str| counter(&report, &format!("migration.aarch64.block_{what}"));
     let times = ["offline", "online", "online_fresh"].map(|op| of(&format!("{op}_8192.ns")));
     let moved = of("offline_8192.moved");

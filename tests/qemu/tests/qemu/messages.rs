@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
-use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::config::RunConfig;
 use dyad_launcher::launch::RunReport;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
@@ -24,9 +24,7 @@ const OTHER_DOORBELLS: u64 = 25;
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
-    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(tiers, format!("messages::{name}"), f)
-    };
+    let test = times::of("messages");
     vec![
         test(Tiers::FULL, "scenes_on_the_pair", || {
             scenes(&[X86_64, Aarch64], 1)
@@ -57,21 +55,14 @@ fn config(nodes: &[Isa], cpus: usize, args: &str, seconds: u64) -> RunConfig {
     RunConfig {
         nodes: nodes.to_vec(),
         cpus,
-        work: Work::App {
-            app: "messages".into(),
-            args: args.into(),
-        },
+        work: console::app("messages", args),
         timeout: Some(Duration::from_secs(seconds)),
         ..RunConfig::default()
     }
 }
 
 fn run(config: &RunConfig) -> Result<RunReport, Failed> {
-    let (report, text) = console::run(config);
-    match report.failure() {
-        Some(why) => because(&text, why),
-        None => Ok(report),
-    }
+    console::good(config).map(|(report, _)| report)
 }
 
 /// Checks that must be there; that they are good the run has said.

@@ -10,9 +10,7 @@ use crate::times;
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
-    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(tiers, format!("migration::{name}"), f)
-    };
+    let test = times::of("migration");
     vec![
         test(Tiers::FULL, "costs_something_on_both_sides", small),
         test(Tiers::FULL, "wakes_without_messages", wakes),

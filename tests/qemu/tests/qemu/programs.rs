@@ -10,7 +10,7 @@ use dyad_launcher::config::RunConfig;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 
-use crate::console::{because, run};
+use crate::console;
 use crate::dead_answer::{self, Row};
 use crate::times;
 
@@ -35,9 +35,5 @@ fn ends_well(row: &Row) -> Result<(), Failed> {
         timeout: Some(LIMIT),
         ..dead_answer::config(row, OnDeath::End, vec![X86_64, Aarch64])
     };
-    let (report, text) = run(&config);
-    match report.failure() {
-        Some(why) => because(&text, why),
-        None => Ok(()),
-    }
+    console::good(&config).map(drop)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
-use dyad_launcher::config::{RunConfig, TestOptions, Work};
+use dyad_launcher::config::{RunConfig, TestOptions};
 use dyad_launcher::launch::{Check, RunReport};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
@@ -54,10 +54,7 @@ struct Played {
 fn play(nodes: Vec<Isa>, scene: &str) -> Result<Played, Failed> {
     let config = RunConfig {
         nodes,
-        work: Work::App {
-            app: "victim".into(),
-            args: format!("--scene {scene}"),
-        },
+        work: console::app("victim", format!("--scene {scene}")),
         input: numbers().into_bytes(),
         timeout: Some(Duration::from_secs(120)),
         test: TestOptions {

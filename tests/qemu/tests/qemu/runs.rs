@@ -11,15 +11,13 @@ use dyad_launcher::config::{RunConfig, TestOptions, Work};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 
-use crate::console::{because, run};
+use crate::console::{self, because, run};
 use crate::kill::{self, Ended, Kill};
 use crate::times;
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
-    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(tiers, format!("run::{name}"), f)
-    };
+    let test = times::of("run");
     vec![
         test(Tiers::QUICK, "hop_on_the_pair", || {
             hop(&[X86_64, Aarch64], 1, 20)
@@ -67,10 +65,7 @@ fn config(nodes: &[Isa], cpus: usize, app: &str, args: &str) -> RunConfig {
     RunConfig {
         nodes: nodes.to_vec(),
         cpus,
-        work: Work::App {
-            app: app.into(),
-            args: args.into(),
-        },
+        work: console::app(app, args),
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()
     }
@@ -89,10 +84,7 @@ fn booting(nodes: &[Isa]) -> RunConfig {
 }
 
 fn hop(nodes: &[Isa], cpus: usize, migrations: u64) -> Result<(), Failed> {
-    let (report, text) = run(&config(nodes, cpus, "hop", ""));
-    if let Some(why) = report.failure() {
-        return because(&text, why);
-    }
+    let (report, text) = console::good(&config(nodes, cpus, "hop", ""))?;
     let json = report.json();
     let found = json["counters"]["migrations"].as_u64().unwrap_or(0);
     let enough = if nodes.len() == 2 {

@@ -317,14 +317,8 @@ pub fn trials() -> Vec<Trial> {
 
 fn run(seeded: String, under: Under, order: Order) -> (RunReport, String) {
     let work = match under {
-        Under::Hop => Work::App {
-            app: "hop".into(),
-            args: String::new(),
-        },
-        Under::Storm(operations) => Work::App {
-            app: "storm".into(),
-            args: format!("--seed 1 --ops {operations}"),
-        },
+        Under::Hop => console::app("hop", ""),
+        Under::Storm(operations) => console::app("storm", format!("--seed 1 --ops {operations}")),
         Under::Tests(names) => Work::Ktest(names.iter().map(|&n| n.into()).collect()),
     };
     let config = RunConfig {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dyad_launcher::config::{RunConfig, Sim, Work};
+use dyad_launcher::config::{RunConfig, Sim};
 use dyad_launcher::launch;
 use dyad_launcher::sim::outcome::Part;
 use dyad_launcher::sim::{Layer, Outcome, Setup};
@@ -19,9 +19,7 @@ const ATTEMPTS: usize = 3;
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
-    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(tiers, format!("simulation::{name}"), f)
-    };
+    let test = times::of("simulation");
     vec![
         test(Tiers::FULL, "every_model_and_mode_explains_itself", models),
         test(
@@ -45,10 +43,7 @@ pub fn trials() -> Vec<Trial> {
 /// The tour, simulated.
 fn tour(sim: Sim) -> RunConfig {
     RunConfig {
-        work: Work::App {
-            app: "hop".into(),
-            args: String::new(),
-        },
+        work: console::app("hop", ""),
         sim,
         timeout: Some(Duration::from_secs(200)),
         ..RunConfig::default()

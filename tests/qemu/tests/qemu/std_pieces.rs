@@ -4,14 +4,13 @@
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
-use dyad_launcher::config::{RunConfig, Sim, Work};
-use dyad_launcher::launch::RunReport;
+use dyad_launcher::config::{RunConfig, Sim};
 use dyad_launcher::sim::Setup;
 use dyad_sim_model::config::Order;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 
-use crate::console::{self, because};
+use crate::console::{self, because, good};
 use crate::times;
 
 #[path = "../../../programs/std-pieces/src/math.rs"]
@@ -19,29 +18,17 @@ mod math;
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
-    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(tiers, format!("std_pieces::{name}"), f)
-    };
+    let test = times::of("std_pieces");
     vec![
-        test(Tiers::FULL, "long_lines_are_whole", || {
-            [[X86_64, Aarch64], [Aarch64, X86_64]]
-                .into_iter()
-                .try_for_each(long_lines)
-        }),
+        test(Tiers::FULL, "long_lines_are_whole", || both(long_lines)),
         test(Tiers::FULL, "what_is_random_repeats_with_its_seed", random),
         test(
             Tiers::FULL,
             "allocations_fail_before_memory_is_exhausted",
-            || {
-                [[X86_64, Aarch64], [Aarch64, X86_64]]
-                    .into_iter()
-                    .try_for_each(reserve)
-            },
+            || both(reserve),
         ),
         test(Tiers::FULL, "standard_input_is_read_on_both_nodes", || {
-            [[X86_64, Aarch64], [Aarch64, X86_64]]
-                .into_iter()
-                .try_for_each(input)
+            both(input)
         }),
         test(
             Tiers::FULL,
@@ -51,39 +38,26 @@ pub fn trials() -> Vec<Trial> {
         test(
             Tiers::FULL,
             "floating_point_functions_have_the_bits_of_the_host",
-            || {
-                [[X86_64, Aarch64], [Aarch64, X86_64]]
-                    .into_iter()
-                    .try_for_each(functions)
-            },
+            || both(functions),
         ),
-        test(Tiers::FULL, "who_waits_for_whom_is_said", || {
-            [[X86_64, Aarch64], [Aarch64, X86_64]]
-                .into_iter()
-                .try_for_each(hang)
-        }),
+        test(Tiers::FULL, "who_waits_for_whom_is_said", || both(hang)),
         test(Tiers::FULL, "out_of_memory_is_said", exhaust),
         test(Tiers::FULL, "panics_name_their_thread", panics),
     ]
 }
 
+/// In both orders of nodes.
+fn both(f: fn([Isa; 2]) -> Result<(), Failed>) -> Result<(), Failed> {
+    f([X86_64, Aarch64])?;
+    f([Aarch64, X86_64])
+}
+
 fn config(nodes: [Isa; 2], scene: &str) -> RunConfig {
     RunConfig {
         nodes: nodes.to_vec(),
-        work: Work::App {
-            app: "std-pieces".into(),
-            args: format!("--scene {scene}"),
-        },
+        work: console::app("std-pieces", format!("--scene {scene}")),
         timeout: Some(Duration::from_secs(240)),
         ..RunConfig::default()
-    }
-}
-
-fn run(config: &RunConfig) -> Result<(RunReport, String), Failed> {
-    let (report, text) = console::run(config);
-    match report.failure() {
-        Some(why) => because(&text, why),
-        None => Ok((report, text)),
     }
 }
 
@@ -95,7 +69,7 @@ fn line(thread: usize, number: usize) -> String {
 }
 
 fn long_lines(nodes: [Isa; 2]) -> Result<(), Failed> {
-    let (_, text) = run(&config(nodes, "all"))?;
+    let (_, text) = good(&config(nodes, "all"))?;
     for thread in [1, 2] {
         for number in 0..3 {
             let expected = line(thread, number);
@@ -114,7 +88,7 @@ fn random() -> Result<(), Failed> {
             env: vec!["COLOUR=dark blue".into()],
             ..config([X86_64, Aarch64], "all")
         };
-        let (_, text) = run(&config)?;
+        let (_, text) = good(&config)?;
         if !text.contains("variable Some(\"dark blue\"), time Ok(")
             || !text.contains("the variable is set: true")
         {
@@ -135,7 +109,7 @@ fn random() -> Result<(), Failed> {
 }
 
 fn functions(nodes: [Isa; 2]) -> Result<(), Failed> {
-    let (_, text) = run(&config(nodes, "math"))?;
+    let (_, text) = good(&config(nodes, "math"))?;
     let found = text.lines().filter_map(|l| l.split_once("] math "));
     let found: Vec<&str> = found.map(|(_, line)| line).collect();
     let mut expected = Vec::new();
@@ -163,7 +137,7 @@ fn reader(nodes: [Isa; 2]) -> RunConfig {
 
 /// What the program says about its input.
 fn read(config: &RunConfig) -> Result<Vec<String>, Failed> {
-    let (_, text) = run(config)?;
+    let (_, text) = good(config)?;
     let said = text.lines().filter_map(|l| l.split_once("] input "));
     Ok(said.map(|(_, l)| l.to_owned()).collect())
 }
@@ -191,7 +165,7 @@ fn strict_input() -> Result<(), Failed> {
             order: Order::Strict { seed: 5 },
             ..Setup::default()
         };
-        let (_, text) = run(&config)?;
+        let (_, text) = good(&config)?;
         let timed = text.lines().filter(|l| l.contains("] input "));
         Ok(timed.map(str::to_owned).collect())
     };
@@ -203,7 +177,7 @@ fn strict_input() -> Result<(), Failed> {
 }
 
 fn reserve(nodes: [Isa; 2]) -> Result<(), Failed> {
-    let (_, text) = run(&config(nodes, "reserve"))?;
+    let (_, text) = good(&config(nodes, "reserve"))?;
     match text.contains("8 GiB: memory allocation failed") {
         true => Ok(()),
         false => because(&text, "the first allocation did not fail"),

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
-use dyad_launcher::config::{RunConfig, TestOptions, Work};
+use dyad_launcher::config::RunConfig;
 use dyad_launcher::launch::RunReport;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
@@ -100,7 +100,7 @@ fn scene((report, text): &Played, attack: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Runs the program `storm` in the place of init. In the end all tables are compared.
+/// Runs the program `storm` in the place of init.
 fn run(
     nodes: &[Isa],
     cpus: usize,
@@ -108,25 +108,10 @@ fn run(
     args: &str,
     timeout: u64,
 ) -> (RunReport, String) {
-    let config = RunConfig {
-        nodes: nodes.to_vec(),
-        cpus,
-        mem_local: 64 << 20,
-        mem_cxl: 64 << 20,
-        work: Work::App {
-            app: "storm".into(),
-            args: args.into(),
-        },
+    console::run(&RunConfig {
         timeout: Some(Duration::from_secs(timeout)),
-        coherent,
-        audit: true,
-        test: TestOptions {
-            bare: true,
-            ..TestOptions::default()
-        },
-        ..RunConfig::default()
-    };
-    console::run(&config)
+        ..console::bare(nodes, cpus, coherent, console::app("storm", args))
+    })
 }
 
 fn storm(nodes: &[Isa], cpus: usize, coherent: bool) -> Result<(), Failed> {

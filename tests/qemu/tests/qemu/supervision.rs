@@ -22,7 +22,7 @@ use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 
 use crate::clock::{Burners, base, repetitions};
-use crate::console::Kept;
+use crate::console::{self, Kept};
 use crate::kill::{self, Ended, Kill};
 use crate::times;
 
@@ -52,9 +52,7 @@ const END: &str = "ticks end";
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
-    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(tiers, format!("supervision::{name}"), f)
-    };
+    let test = times::of("supervision");
     vec![
         test(
             Tiers::FULL.and(Tiers::LONG),
@@ -324,10 +322,7 @@ fn killed() -> Result<(), Failed> {
 /// A program that goes to and fro between the machines; one that dies is started again.
 fn commuting(args: &str) -> RunConfig {
     RunConfig {
-        work: Work::App {
-            app: "node-deaths".into(),
-            args: args.into(),
-        },
+        work: console::app("node-deaths", args),
         on_death: OnDeath::Restart,
         ..base()
     }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
-use dyad_launcher::config::{RunConfig, TestOptions, Work};
+use dyad_launcher::config::{RunConfig, TestOptions};
 use dyad_launcher::launch::RunReport;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 
-use crate::console::{because, run};
+use crate::console::{self, because, run};
 use crate::kill::{self, Ended, Kill, says};
 use crate::times;
 
@@ -25,9 +25,7 @@ const PROMPT: Duration = Duration::from_secs(40);
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
-    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(tiers, format!("threads::{name}"), f)
-    };
+    let test = times::of("threads");
     vec![
         test(Tiers::FULL, "on_the_pair", || whole(PAIR, 1, "all")),
         test(Tiers::FULL, "in_reversed_order", || {
@@ -116,10 +114,7 @@ fn config(nodes: &[Isa], cpus: usize, args: &str) -> RunConfig {
     RunConfig {
         nodes: nodes.to_vec(),
         cpus,
-        work: Work::App {
-            app: "threads".into(),
-            args: args.into(),
-        },
+        work: console::app("threads", args),
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()
     }
@@ -134,29 +129,11 @@ fn counter(report: &RunReport, text: &str, name: &str) -> Result<u64, Failed> {
 
 /// A scene all of whose checks pass.
 fn whole(nodes: &[Isa], cpus: usize, scene: &str) -> Result<(), Failed> {
-    let (report, text) = run(&config(nodes, cpus, &format!("--scene {scene}")));
-    if let Some(why) = report.failure() {
-        return because(&text, why);
-    }
-    for name in [
-        "spawn",
-        "ids",
-        "heap",
-        "mutex",
-        "rwlock",
-        "channel",
-        "parking",
-        "barrier",
-        "scope-nested",
-        "many",
-        "futex",
-    ] {
-        let name = format!("threads.{name}");
-        if !report.checks.iter().any(|c| c.name == name && c.ok) {
-            return because(&text, format_args!("no check {name}"));
-        }
-    }
-    Ok(())
+    const SCENES: &str =
+        "spawn ids heap mutex rwlock channel parking barrier scope-nested many futex";
+    let names = SCENES.split(' ').map(|name| format!("threads.{name}"));
+    let ran = console::good(&config(nodes, cpus, &format!("--scene {scene}")))?;
+    console::passed(&ran, names)
 }
 
 /// Two programs, whose threads have different ids; the other one ends first, and gives everything back.
@@ -168,21 +145,13 @@ fn beside() -> Result<(), Failed> {
         },
         ..config(PAIR, 1, "")
     };
-    let (report, text) = run(&config);
-    if let Some(why) = report.failure() {
-        return because(&text, why);
+    let ran = console::good(&config)?;
+    console::passed(&ran, ["threads.many", "beside.returned", "frames.returned"])?;
+    let other = &ran.0.beside.checks;
+    match other.iter().any(|c| c.name == "hop.migrations" && c.ok) {
+        true => Ok(()),
+        false => because(&ran.1, "no check hop.migrations"),
     }
-    for (checks, name) in [
-        (&report.checks, "threads.many"),
-        (&report.checks, "beside.returned"),
-        (&report.checks, "frames.returned"),
-        (&report.beside.checks, "hop.migrations"),
-    ] {
-        if !checks.iter().any(|c| c.name == name && c.ok) {
-            return because(&text, format_args!("no check {name}"));
-        }
-    }
-    Ok(())
 }
 
 /// A scene that ends the program with a code, while threads run and wait: nothing is left of it.
@@ -290,16 +259,7 @@ fn played(
     checks: &[&str],
 ) -> Result<(), Failed> {
     let args = format!("--scene {scene} --rounds {rounds}");
-    let (report, text) = run(&config(nodes, cpus, &args));
-    if let Some(why) = report.failure() {
-        return because(&text, why);
-    }
-    for name in checks {
-        if !report.checks.iter().any(|c| c.name == *name && c.ok) {
-            return because(&text, format_args!("no check {name}"));
-        }
-    }
-    Ok(())
+    console::passed(&console::good(&config(nodes, cpus, &args))?, checks)
 }
 
 /// All nodes touch the same new pages at once, and all frames come back.
@@ -340,10 +300,8 @@ fn dies_at_work(nodes: &[Isa], victim: usize, after_ms: u64) -> Result<(), Faile
 fn doorbells() -> Result<(), Failed> {
     let mut seen = Vec::new();
     for turns in [50, 2050] {
-        let (report, text) = run(&config(PAIR, 1, &format!("--scene futex --turns {turns}")));
-        if let Some(why) = report.failure() {
-            return because(&text, why);
-        }
+        let (report, text) =
+            console::good(&config(PAIR, 1, &format!("--scene futex --turns {turns}")))?;
         let rung = counter(&report, &text, "doorbells_rung")?;
         let sends = counter(&report, &text, "futex.sends")?;
         let messages = counter(&report, &text, "messages_sent")?;

@@ -39,6 +39,14 @@ pub fn test(
     })
 }
 
+/// What a test does.
+pub type Test = fn() -> Result<(), Failed>;
+
+/// Makes tests of whole systems whose names begin alike.
+pub fn of(group: &str) -> impl Fn(Tiers, &str, Test) -> Trial {
+    move |tiers, name, f| test(tiers, format!("{group}::{name}"), f)
+}
+
 /// A test of a kind. It may find that it cannot be run here.
 pub fn of_kind(
     kind: &str,

@@ -32,10 +32,7 @@ pub fn trials(names: &[String]) -> Vec<Trial> {
         .any(|part| name.contains(part))
     };
     let kernel: Vec<String> = names.iter().filter(about_memory).cloned().collect();
-    let program = Work::App {
-        app: "hop".into(),
-        args: String::new(),
-    };
+    let program = console::app("hop", "");
     let test = |tiers, name: &str, work: Work| {
         times::test(tiers, format!("translations::{name}"), move || {
             compare(work)
@@ -64,10 +61,7 @@ fn compare(work: Work) -> Result<(), Failed> {
         mem_cxl: 128 << 20,
         ..RunConfig::default()
     };
-    let (report, text) = console::run(&config);
-    if let Some(why) = report.failure() {
-        return Err(format!("{why}\n\nconsole:\n{text}").into());
-    }
+    let (report, _) = console::good(&config)?;
     for node in &report.nodes {
         let machine = match node.sim.as_ref().map(machine_report) {
             Some(Ok(Some(machine))) => machine,

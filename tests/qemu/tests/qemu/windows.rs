@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::marker::{BenchMemory, BenchOp, WindowId};
-use dyad_launcher::config::{RunConfig, Sim, Work};
+use dyad_launcher::config::{RunConfig, Sim};
 use dyad_measure::bench::{self, Key};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
@@ -19,9 +19,7 @@ const REPETITIONS: u64 = 40;
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
-    let test = |tiers, name: &str, f: fn() -> Result<(), Failed>| {
-        times::test(tiers, format!("windows::{name}"), f)
-    };
+    let test = times::of("windows");
     vec![
         test(Tiers::FULL, "count_exactly_in_user_mode", || {
             known(&[X86_64, Aarch64])
@@ -36,26 +34,15 @@ pub fn trials() -> Vec<Trial> {
 fn known(nodes: &[Isa]) -> Result<(), Failed> {
     let config = RunConfig {
         nodes: nodes.to_vec(),
-        work: Work::App {
-            app: "sim-windows".into(),
-            args: String::new(),
-        },
+        work: console::app("sim-windows", ""),
         sim: Sim::Count,
         windows: true,
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()
     };
-    let (report, text) = console::run(&config);
-    if let Some(why) = report.failure() {
-        return Err(format!("{why}\n\nconsole:\n{text}").into());
-    }
-    if !report
-        .checks
-        .iter()
-        .any(|c| c.name == "sim-windows.counters" && c.ok)
-    {
-        return Err(format!("the program has not read its counters\n\n{text}").into());
-    }
+    let ran = console::good(&config)?;
+    console::passed(&ran, ["sim-windows.counters"])?;
+    let (report, _) = &ran;
     for (node, &isa) in report.nodes.iter().zip(nodes) {
         let sim = node.sim.as_ref().ok_or("a node without a report")?;
         check(sim, isa).map_err(|why| format!("{isa}: {why}\n\n{sim:#}"))?;

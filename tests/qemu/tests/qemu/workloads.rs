@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dyad_abi::Isa::{Aarch64, X86_64};
-use dyad_launcher::config::{RunConfig, Work};
+use dyad_launcher::config::RunConfig;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 
@@ -67,17 +67,11 @@ pub fn trials() -> Vec<Trial> {
 /// The small workloads check what they have touched, and what came back.
 fn micro() -> Result<(), Failed> {
     let config = RunConfig {
-        work: Work::App {
-            app: "micro".into(),
-            args: "--pages 32 --depths 1,9 --times 4".into(),
-        },
+        work: console::app("micro", "--pages 32 --depths 1,9 --times 4"),
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()
     };
-    let (report, text) = console::run(&config);
-    if let Some(why) = report.failure() {
-        return Err(format!("{why}\n\nconsole:\n{text}").into());
-    }
+    let (report, text) = console::good(&config)?;
     let good = |of: &str| {
         let checks = report.checks.iter();
         checks.filter(|c| c.ok && c.name.starts_with(of)).count()
@@ -93,17 +87,11 @@ fn tasks() -> Result<(), Failed> {
     for nodes in [&[X86_64, Aarch64][..], &[Aarch64, X86_64, Aarch64]] {
         let config = RunConfig {
             nodes: nodes.to_vec(),
-            work: Work::App {
-                app: "tasks".into(),
-                args: String::new(),
-            },
+            work: console::app("tasks", ""),
             timeout: Some(Duration::from_secs(120)),
             ..RunConfig::default()
         };
-        let (report, text) = console::run(&config);
-        if let Some(why) = report.failure() {
-            return Err(format!("{why}\n\nconsole:\n{text}").into());
-        }
+        let (report, text) = console::good(&config)?;
         let checks = report.checks.iter();
         let good = checks.filter(|c| c.ok && c.name.starts_with("tasks."));
         let good = good.count();
@@ -119,10 +107,7 @@ type Ran = (Vec<String>, BTreeMap<&'static str, [u64; 2]>);
 
 fn run(args: &str) -> Result<Ran, Failed> {
     let config = RunConfig {
-        work: Work::App {
-            app: "npb".into(),
-            args: format!("--bench all --style thread {args}"),
-        },
+        work: console::app("npb", format!("--bench all --style thread {args}")),
         timeout: Some(Duration::from_secs(300)),
         ..RunConfig::default()
     };

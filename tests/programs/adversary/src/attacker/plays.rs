@@ -38,39 +38,26 @@ const fn thread_frame(c: u64) -> u64 {
 const SHORT: u64 = 20_000;
 const LONG: u64 = 300_000;
 
-/// A play.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Play {
-    /// A thread that is stopped in a service.
-    Stopped,
-    /// Threads with one id.
-    Twins,
-    /// Events for schedulers of others.
-    Line,
-    /// Time.
-    Drain,
-    /// Copies of capabilities.
-    Copies,
-    /// Memory that changes hands.
-    Reuse,
-    /// Messages.
-    Flood,
-    /// CPUs.
-    Start,
-}
-
-impl Play {
-    /// All plays.
-    pub const ALL: [Play; 8] = [
-        Play::Stopped,
-        Play::Twins,
-        Play::Line,
-        Play::Drain,
-        Play::Copies,
-        Play::Reuse,
-        Play::Flood,
-        Play::Start,
-    ];
+dyad_hostile::named! {
+    /// A play.
+    pub enum Play {
+        /// A thread that is stopped in a service.
+        Stopped = "Stopped",
+        /// Threads with one id.
+        Twins = "Twins",
+        /// Events for schedulers of others.
+        Line = "Line",
+        /// Time.
+        Drain = "Drain",
+        /// Copies of capabilities.
+        Copies = "Copies",
+        /// Memory that changes hands.
+        Reuse = "Reuse",
+        /// Messages.
+        Flood = "Flood",
+        /// CPUs.
+        Start = "Start",
+    }
 }
 
 /// The first id that the attacker has.
@@ -173,7 +160,7 @@ fn run(a: &Actor, c: u64) -> Result<u64, u64> {
 
 /// Performs one.
 pub fn play(a: &Actor) {
-    let play = a.pick(&Play::ALL);
+    let play = a.pick(Play::ALL);
     if report(word::WITHOUT).load(Relaxed) & 1 << play as u64 != 0 {
         return;
     }

@@ -3,7 +3,8 @@
 //!
 //! The constructs are recursion, references into callers' frames,
 //! closures, trait objects, generics, callbacks from `core` and `alloc`, collections, formatting,
-//! 128-bit integers, floating point, threads that meet. Migration points are passed
+//! 128-bit integers, floating point, arguments that registers have no room for, values that vectorizers like,
+//! futures that a plain thread polls, threads that meet. Migration points are passed
 //! everywhere in between, and what was computed is printed. Options decide where threads move and how often; the output
 //! is the same for all of them.
 //!
@@ -19,8 +20,11 @@
 //! | `--scene overflow` | the first thread calls itself until its stack has run over, passing points |
 //! | `--scene asked` | `--threads` threads work for `--steps` steps, and until they have been moved `--moves` times from outside |
 
+mod arguments;
 mod arithmetic;
 mod calls;
+mod futures;
+mod lanes;
 mod library;
 mod stacks;
 mod threads;
@@ -105,6 +109,9 @@ fn constructs(rounds: u64) -> bool {
             library::formatting(),
             arithmetic::integers(),
             arithmetic::floats(),
+            written("arguments", ARGUMENTS, arguments::run),
+            written("lanes", LANES, lanes::run),
+            written("futures", FUTURES, futures::run),
             stacks::canaries(),
             stacks::deep(),
         ];
@@ -127,6 +134,26 @@ fn constructs(rounds: u64) -> bool {
         format_args!("{moves} moves in {rounds} rounds, {failures} failed"),
     );
     good
+}
+
+/// What `arguments`, `lanes` and `futures` write in a program of the host that moves nowhere: hashes of the texts.
+const ARGUMENTS: u64 = 0xb5eb_638a_08c6_abe8;
+const LANES: u64 = 0x4889_07ba_71a9_4c88;
+const FUTURES: u64 = 0x15fe_0973_cf3e_06c1;
+
+/// A construct that writes a text, which must be what a program of the host writes.
+#[inline(never)]
+fn written(name: &'static str, expected: u64, run: fn(&mut String)) -> Line {
+    let mut text = String::new();
+    run(&mut text);
+    let hash = text.bytes().fold(0, |h, b| mix(h, b.into()));
+    match hash == expected {
+        true => (name, Ok(hash)),
+        false => {
+            print!("{text}");
+            (name, Err("a text"))
+        }
+    }
 }
 
 /// Threads that do not move by themselves.

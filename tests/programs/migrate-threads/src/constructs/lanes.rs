@@ -286,6 +286,32 @@ fn i24(mut a: [u8; 3], n: u32) -> (u32, [u8; 3], [u8; 5], [i8; 6]) {
     (u32::from_le_bytes([a[0], a[1], a[2], 0]), a, b, c)
 }
 
+/// Pairs of floats that a compiler would keep in one register across a point.
+#[inline(never)]
+fn pairs(n: u32) -> (f64, f64, f32, f32, f32, f32) {
+    let (mut a, mut b, mut c, mut d, mut e, mut f) =
+        (1.0f64, 2.0f64, 1.0f32, 2.0f32, 3.0f32, 4.0f32);
+    for i in 0..n {
+        a += 0.5;
+        b += 0.5;
+        c *= 1.01;
+        d *= 1.01;
+        e *= 1.01;
+        f *= 1.01;
+        point();
+        if i % 3 == 0 {
+            core::mem::swap(&mut a, &mut b);
+        }
+        a *= 1.5;
+        b *= 1.5;
+        c += 1.0;
+        d += 1.0;
+        e += 1.0;
+        f += 1.0;
+    }
+    (a, b, c, d, e, f)
+}
+
 /// All of it.
 pub fn run(out: &mut String) {
     writeln!(
@@ -354,4 +380,5 @@ pub fn run(out: &mut String) {
         a = pick(c, a, b)
     }
     writeln!(out, "{a:?} {:?}", i24([1, 2, 3], 17)).unwrap();
+    writeln!(out, "{:?}", pairs(57)).unwrap();
 }

@@ -1,75 +1,11 @@
-//! Large structures by value, more arguments than there are registers, small integers, packed fields, tables of
-//! functions.
+//! More arguments than there are registers, an integer of 128 bits among them; integers whose upper bits may be anything;
+//! packed fields.
 
 use core::fmt::Write;
 
 use dyad::prelude::thread::*;
 
 use crate::schedule::point;
-
-/// Too large for registers, with padding.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Big {
-    a: [u64; 24],
-    f: [f32; 9],
-    t: (u8, u16, i8),
-    s: Option<u128>,
-}
-
-/// Variants of very different sizes.
-#[allow(clippy::large_enum_variant, reason = "it is to be copied")]
-#[derive(Clone, Debug, PartialEq)]
-enum Mixed {
-    Small(u8),
-    Mid { x: u32, y: f64 },
-    Large(Big),
-    Text(String),
-    Nested(Box<Mixed>, [u16; 7]),
-}
-
-#[inline(never)]
-fn make(n: u64) -> Big {
-    point();
-    let mut b = Big {
-        a: [n; 24],
-        f: [n as f32 * 0.5; 9],
-        t: (n as u8, n as u16 * 3, -(n as i8)),
-        s: n.is_multiple_of(2).then_some((n as u128) << 77),
-    };
-    for (i, x) in b.a.iter_mut().enumerate() {
-        *x = x.wrapping_mul(i as u64 + 1);
-    }
-    point();
-    b
-}
-
-#[inline(never)]
-fn change(mut b: Big, k: u64) -> Big {
-    b.a[(k % 24) as usize] ^= k;
-    point();
-    b.f.swap(0, 8);
-    b.t.2 = b.t.2.wrapping_sub(k as i8);
-    b.s = b.s.map(|s| {
-        point();
-        s + k as u128
-    });
-    b
-}
-
-#[inline(never)]
-fn both(a: Big, b: Big) -> (Big, u64, Result<Big, (u8, String)>) {
-    point();
-    let s =
-        a.a.iter()
-            .zip(&b.a)
-            .fold(0u64, |s, (x, y)| s.rotate_left(5) ^ x ^ y);
-    point();
-    if s % 3 == 0 {
-        (b, s, Err((s as u8, format!("{s:x}"))))
-    } else {
-        (a, s, Ok(b))
-    }
-}
 
 /// Arguments of all types, most of them on the stack.
 #[inline(never)]
@@ -190,7 +126,7 @@ fn ints(
         ^ (p << 15)
 }
 
-/// Integers whose upper bits are nobody's.
+/// Integers whose upper bits in a register may be anything.
 #[inline(never)]
 fn small(a: u8, b: i8, c: u16, d: i16, e: bool, n: u8) -> (i16, u8, bool) {
     point();
@@ -213,61 +149,6 @@ fn small(a: u8, b: i8, c: u16, d: i16, e: bool, n: u8) -> (i16, u8, bool) {
     )
 }
 
-type Table = [fn(Big, u64) -> Big; 3];
-
-#[inline(never)]
-fn ident(b: Big, _: u64) -> Big {
-    b
-}
-
-#[inline(never)]
-fn rot(b: Big, k: u64) -> Big {
-    let mut b = b;
-    b.a.rotate_left(k as usize % 24);
-    point();
-    b
-}
-
-static TABLE: Table = [change, ident, rot];
-
-fn mixed(n: u64) -> Mixed {
-    point();
-    match n % 5 {
-        0 => Mixed::Small(n as u8),
-        1 => Mixed::Mid {
-            x: n as u32,
-            y: n as f64 / 7.0,
-        },
-        2 => Mixed::Large(make(n)),
-        3 => Mixed::Text(format!("m{n}")),
-        _ => Mixed::Nested(
-            Box::new(mixed(n / 2)),
-            core::array::from_fn(|i| {
-                point();
-                (n as usize * i) as u16
-            }),
-        ),
-    }
-}
-
-fn fold(m: Mixed) -> u64 {
-    point();
-    match m {
-        Mixed::Small(b) => b as u64,
-        Mixed::Mid { x, y } if y > 2.0 => x as u64 + y as u64,
-        Mixed::Mid { .. } => 1,
-        Mixed::Large(b) => change(b, 3).a.iter().sum(),
-        Mixed::Text(t) => t
-            .bytes()
-            .map(|b| {
-                point();
-                b as u64
-            })
-            .sum(),
-        Mixed::Nested(b, k) => fold(*b) * 2 + k.iter().map(|x| *x as u64).sum::<u64>(),
-    }
-}
-
 /// With fields that are not aligned.
 #[repr(C, packed)]
 #[derive(Clone, Copy)]
@@ -280,27 +161,6 @@ struct Packed {
 
 /// All of it.
 pub fn run(out: &mut String) {
-    let mut b = make(5);
-    for k in 0..20 {
-        b = change(b, k * 7);
-        if k % 6 == 5 {
-            b = make(b.a[3] % 100)
-        }
-    }
-    writeln!(out, "{b:?}").unwrap();
-    for n in 0..5 {
-        let (x, s, r) = both(make(n), make(n + 3));
-        writeln!(
-            out,
-            "{} {s} {:?}",
-            x.a[5],
-            r.map(|b| {
-                point();
-                b.t
-            })
-        )
-        .unwrap();
-    }
     let o = 77;
     writeln!(
         out,
@@ -337,26 +197,6 @@ pub fn run(out: &mut String) {
     )
     .unwrap();
     writeln!(out, "{:?}", small(1, -2, 3, -4, true, 30)).unwrap();
-    let mut x = make(9);
-    for i in 0..9 {
-        x = TABLE[i % 3](x, i as u64);
-    }
-    writeln!(
-        out,
-        "{:?} {}",
-        x.t,
-        x.a.iter().fold(0u64, |a, b| a.rotate_left(7) ^ b)
-    )
-    .unwrap();
-    for n in 0..10 {
-        let m = mixed(n);
-        let c = m.clone();
-        point();
-        writeln!(out, "{} {}", m == c, fold(m)).unwrap();
-        if n == 4 {
-            writeln!(out, "{c:?}").unwrap()
-        }
-    }
     let mut p = Packed {
         a: 1,
         b: 2,
@@ -380,24 +220,6 @@ pub fn run(out: &mut String) {
         "{:x} {:?}",
         u64::from_le_bytes(b),
         f64::from_le_bytes(b)
-    )
-    .unwrap();
-    let arr = [[make(1), make(2)], [make(3), make(4)]];
-    let moved = arr.map(|r| {
-        point();
-        r.map(|b| {
-            point();
-            change(b, b.a[1])
-        })
-    });
-    writeln!(
-        out,
-        "{}",
-        moved
-            .iter()
-            .flatten()
-            .map(|b| b.a[1] ^ b.a[2])
-            .fold(0u64, |a, b| a.wrapping_mul(3).wrapping_add(b))
     )
     .unwrap();
 }

@@ -1,4 +1,4 @@
-//! The image that all components are made of: the pages that nobody writes to, filled once.
+//! The image that all components are made of: the pages that are never written to, filled once.
 
 use dyad_abi::bundle::{Bundle, Segment};
 use dyad_abi::user::PAGE_SIZE;
@@ -6,12 +6,12 @@ use dyad_abi::{Error, Result};
 use dyad_services::image::{filled_pages, is_seen, seen_by};
 use dyad_sys::cap::{Access, Cap, Frame};
 
-use crate::store::Store;
+use dyad_services::first::Store;
 
 /// Most pages of the image that all components share.
 const MAX_IMAGE: usize = 512;
 
-/// A page of the image that nobody writes to.
+/// A page of the image that is never written to.
 #[derive(Clone, Copy)]
 pub struct ImagePage {
     /// Where it is mapped.
