@@ -2,6 +2,7 @@
 
 mod common;
 mod deaths;
+mod executed;
 mod given_up;
 mod incoherent;
 mod loom_frames;

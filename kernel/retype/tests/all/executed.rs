@@ -4,19 +4,15 @@
 //! All sequences of steps up to a length, of a node that asks and one that executes; and with loom, a node that asks while the
 //! other handles messages.
 
-mod common;
-#[path = "common/races.rs"]
-#[allow(dead_code)]
-mod races;
-
 use std::cell::Cell;
 use std::collections::HashSet;
 
-use common::{Unrecorded, initialise, node, w1};
+use crate::common::races::{Quiet, UNTYPED, memory, race, word};
+use crate::common::{self, races};
+use crate::common::{Unrecorded, initialise, node, w1};
 use dyad_coherence::model::explore;
 use dyad_coherence::{GlobalMem, Word, WordAt, without};
 use dyad_retype::{FrameTable, Order, Refused, Use, executed};
-use races::{Quiet, UNTYPED, memory, race, word};
 
 /// The node that executes.
 const N: u8 = 1;
