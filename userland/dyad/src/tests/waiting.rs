@@ -157,13 +157,16 @@ fn a_writer_waits_long_for_readers_that_live() {
             drop(inner);
         })?;
         let stays = lock.read();
-        let other = lock.clone();
+        let reads = Arc::new(AtomicBool::new(false));
+        let (other, there) = (lock.clone(), reads.clone());
         let leaves = thread::spawn(move || {
-            let reads = other.read();
+            let guard = other.read();
+            there.store(true, Ordering::Release);
             thread::sleep(HALF);
-            *reads
+            *guard
         })?;
-        while lock.try_write().is_some() || Arc::strong_count(&lock) < 2 {
+        // A reader that comes behind a waiting writer waits for the writer.
+        while !reads.load(Ordering::Acquire) {
             thread::yield_now();
         }
         let other = lock.clone();
