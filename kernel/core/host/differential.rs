@@ -579,6 +579,6 @@ fn traces(seeds: Range<u64>) {
 /// In the tier `long` a million steps.
 #[test]
 fn fast_and_slow_paths_do_the_same() {
-    let steps: u64 = size(8_000, 80_000, 1_000_000);
+    let steps: u64 = size(4_000, 80_000, 1_000_000);
     traces(0..steps.div_ceil(STEPS as u64));
 }

@@ -19,6 +19,7 @@ use dyad_pgtbl::{Level, Pte};
 use dyad_retype::{FrameType, Order, Refused, Use};
 use dyad_shm::FrameRef;
 use dyad_shm::frame::WeakRef;
+use dyad_tier::size;
 
 use super::ktests::{joined, passes};
 use super::{MockX86, World, crash};
@@ -654,7 +655,7 @@ fn a_component_configured_while_it_is_given_up_keeps_or_loses_its_parts() {
 #[test]
 fn a_fault_while_its_table_is_taken_out_forgets_nothing() {
     const VA: u64 = 0x5000_0000;
-    const PARTS: u32 = 8;
+    let parts: u32 = size(3, 8, 8);
     let last = Cell::new(0);
     everywhere(|rig, steps| {
         let space = spaces::create(rig).unwrap();
@@ -680,12 +681,12 @@ fn a_fault_while_its_table_is_taken_out_forgets_nothing() {
                 return;
             }
             let kind = table_kind(Isa::X86_64, Level::L1);
-            crash::later(steps % PARTS, move || {
+            crash::later(steps % parts, move || {
                 let this = spaces::within(&k, space).unwrap();
                 this.give_back(weak, Use::Kernel(kind));
             });
         };
-        let came = crash::between(steps / PARTS, act, || {
+        let came = crash::between(steps / parts, act, || {
             let _ = fault(1);
         });
         crash::now();
@@ -693,9 +694,9 @@ fn a_fault_while_its_table_is_taken_out_forgets_nothing() {
         let sum = walk(&rig.k, &mut |_| {});
         assert_eq!(sum.first_unreferenced, None, "before step {steps}");
         last.set(steps);
-        came || steps % PARTS != PARTS - 1
+        came || steps % parts != parts - 1
     });
-    assert!(last.get() > 4 * PARTS, "the fault makes hardly any steps");
+    assert!(last.get() > 4 * parts, "the fault makes hardly any steps");
 }
 
 /// `Merge` looks at the size of a block before it knows that twice that is the caller's: if others

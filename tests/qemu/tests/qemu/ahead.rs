@@ -4,6 +4,7 @@
 //! needs a program that is being built waits for that (`migrate-rt` locks its folder, cargo its own), and
 //! what does not build is reported by the test that needs it.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use dyad_abi::Isa;
@@ -12,6 +13,9 @@ use dyad_launcher::error::Error;
 use dyad_launcher::{apps, signals};
 use dyad_tier::Tier;
 use libtest_mimic::Arguments;
+
+/// Programs that are built at a time.
+const WORKERS: usize = 2;
 
 /// How much less urgent builds are than the machines of tests.
 const NICE: i32 = 10;
@@ -22,7 +26,7 @@ pub fn start(args: &Arguments) {
         return;
     }
     thread::spawn(|| {
-        // Of this thread, and of what it starts. Builds are as good without.
+        // Of this thread, and of threads and processes that it starts. Builds are as good without.
         let _ = rustix::process::nice(NICE);
         let _ = everything();
     });
@@ -41,12 +45,22 @@ fn everything() -> Result<(), Error> {
     }
     build::services(silent)?;
     build::plugin(silent)?;
-    for app in apps::available() {
-        if signals::count() > 0 {
-            break;
+    let apps = apps::available();
+    let next = AtomicUsize::new(0);
+    let build_some = || {
+        while let Some(app) = apps.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if signals::count() > 0 {
+                break;
+            }
+            // One that does not build keeps no other from being built.
+            let _ = apps::find(app).and_then(|source| build::app(&source, &mut |_| {}));
         }
-        // One that does not build keeps no other from being built.
-        let _ = apps::find(&app).and_then(|source| build::app(&source, silent));
-    }
+    };
+    // A program's stages have one core's worth of work between them, so two programs are built at a time.
+    thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(build_some);
+        }
+    });
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! The gallery (`tests/programs/gallery`): programs on widely used crates print on a pair what they print on the host, byte for
 //! byte, while they move below the crates' frames.
 //!
-//! One trial for each program and order of nodes. The tier `quick` has those of three crates.
+//! One trial for each program and order of nodes. The tier `quick` has those of three crates, the tier `full` each other
+//! program in one of the orders, in turn, and the tier `long` all.
 
 use dyad_abi::Isa;
 use dyad_launcher::launch::Quiet;
@@ -23,12 +24,14 @@ pub fn trials() -> Vec<Trial> {
             return vec![times::test(Tiers::QUICK, name, move || Err(e.into()))];
         }
     };
-    let all = programs.into_iter().flat_map(|program| {
-        let tiers = match QUICK.contains(&program.name.as_str()) {
-            true => Tiers::QUICK.and(Tiers::FULL),
-            false => Tiers::FULL,
-        };
+    let all = programs.into_iter().enumerate().flat_map(|(n, program)| {
+        let is_quick = QUICK.contains(&program.name.as_str());
         ORDERS.map(move |nodes| {
+            let tiers = match (is_quick, nodes == ORDERS[n % ORDERS.len()]) {
+                (true, _) => Tiers::QUICK.and(Tiers::LONG),
+                (false, true) => Tiers::FULL.and(Tiers::LONG),
+                (false, false) => Tiers::LONG,
+            };
             let name = format!("gallery::{}_{}_first", program.name, nodes[0]);
             let program = program.clone();
             times::test(tiers, name, move || play(&program, nodes))
