@@ -4,11 +4,17 @@
 // Outcomes of in-kernel tests carry their text.
 #![allow(clippy::result_large_err)]
 
-use dyad_abi::NodeId;
-use dyad_abi::cap::{CapType, HardwareOp, ObjectKind, ReceiveOp, Rights};
+use core::cell::Cell;
+use core::sync::atomic::Ordering;
 
-use super::thread_tests::{ENTRY, interrupt, op, solo, thread};
-use super::{Left, MockX86, result};
+use dyad_abi::NodeId;
+use dyad_abi::cap::{CapType, HardwareOp, ObjectKind, ReceiveOp, Rights, ThreadOp};
+use dyad_abi::service::scheduler_line;
+
+use super::spin_tests::owned;
+use super::thread_tests::{ENTRY, interrupt, op, pair, solo, thread};
+use super::travel_tests::traveller;
+use super::{Left, MockA64, MockX86, result};
 use dyad_object::thread::{Owner, State, Thread};
 
 #[test]
@@ -93,4 +99,46 @@ fn root_threads_wait_until_their_deadline() {
         assert_eq!(result::<MockX86>(t), (0, 0), "nothing has come");
         Ok(None)
     });
+}
+
+/// The state of a thread that was dispatched without a budget and has come to an idle CPU whose scheduler waits.
+/// `limited`: the thread that dispatched it runs on a budget.
+fn arrived_of_a_dispatcher(limited: bool) -> State {
+    let state = Cell::new(State::None);
+    pair(|(rx, x), (ra, a)| {
+        let (_, dispatcher, scheduler) = traveller(rx, x);
+        a.enter();
+        let ends = ra.cap(ObjectKind::Endpoints, scheduler, Rights::ALL)?;
+        let (_, root) = thread(ra, None, 9);
+        ra.k.local.thread.set(None);
+        crate::sched::dispatch::set_root::<MockA64>(&ra.k, ra.k.cpu(), root)?;
+        interrupt::<MockA64>(a);
+        let receive = op(ends, ReceiveOp::Receive as u64);
+        let mine = scheduler_line(a.node().id(), ra.k.cpu());
+        let left = a.call::<MockA64>(root, receive, &[mine, 0]);
+        assert_eq!(left, Left::Asleep, "the scheduler waits");
+        x.enter();
+        if limited {
+            let time = rx.object(ObjectKind::Time)?;
+            dispatcher.budget.store(time.bits(), Ordering::Relaxed);
+        }
+        let (cap, child) = thread(rx, Some(scheduler), 4);
+        let dispatch = op(cap, ThreadOp::Dispatch as u64);
+        let left = x.call::<MockX86>(dispatcher, dispatch, &[0, 0]);
+        assert_eq!(left, Left::User(ENTRY));
+        x.call::<MockX86>(child, op(cap, ThreadOp::Migrate as u64), &[1]);
+        assert!(matches!(interrupt::<MockA64>(a), Left::User(_)));
+        let (is, node) = owned(a, child);
+        assert_eq!(node, 1);
+        state.set(is);
+        Ok(None)
+    });
+    state.get()
+}
+
+/// Time on an idle CPU is no way around a budget: a child of a thread on a budget is dispatched there, or does not run.
+#[test]
+fn a_child_of_a_thread_on_a_budget_does_not_run_at_once_where_it_arrives() {
+    assert_eq!(arrived_of_a_dispatcher(false), State::Running);
+    assert_eq!(arrived_of_a_dispatcher(true), State::Ready);
 }

@@ -254,7 +254,8 @@ shared_struct! {
         pub component: AtomicU64,
         /// Endpoints of the scheduler: a weak reference.
         pub scheduler: AtomicU64,
-        /// Time budgets that the thread runs on: a weak reference; 0 means no limited budget.
+        /// Time budgets that the thread runs on: a weak reference; 0 means no limited budget;
+        /// [`INHERITED`](crate::time::INHERITED) means that of the thread that gave it the CPU.
         pub budget: AtomicU64,
         /// Entries of `frames` in use.
         pub depth: AtomicU64,

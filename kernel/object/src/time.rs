@@ -29,6 +29,9 @@ use crate::endpoint::LINES;
 
 /// The value of a budget that never runs out.
 pub const UNLIMITED: u64 = u64::MAX;
+/// In a thread's word `budget`: the thread has no budget of its own, and runs within the slice of a thread that has one.
+/// No reference has this value.
+pub const INHERITED: u64 = u64::MAX;
 const REST: usize = PAGE_SIZE as usize / 8 - 2 * LINES;
 
 shared_struct! {

@@ -12,7 +12,7 @@ use dyad_machine::{Platform, clock};
 use dyad_object::follow;
 use dyad_object::memory::Words;
 use dyad_object::thread::Thread;
-use dyad_object::time::{Budgets, UNLIMITED};
+use dyad_object::time::{Budgets, INHERITED, UNLIMITED};
 
 /// Attempts to change a budget that other CPUs change at the same time.
 const TRIES: usize = 64;
@@ -137,6 +137,17 @@ impl Reserved {
     }
 }
 
+/// The word `budget` of a thread that gets the CPU from `from` and has no budget of its own. Within a limited budget it is
+/// not 0: a thread that leaves the node is then left to its scheduler there, and does not run at once, uncharged.
+#[inline(always)]
+pub(super) fn inherited(from: &Thread) -> u64 {
+    match from.budget.load(Ordering::Relaxed) {
+        0 => 0,
+        _ if lacks!("dispatch::budget::inherited") => 0,
+        _ => INHERITED,
+    }
+}
+
 /// Returns the unused part of a thread's reservation to the budget, or charges the time used beyond it. The
 /// thread has nothing reserved afterwards: if it does not stop after all, the rest of its time is charged
 /// too. The thread must still belong to this CPU.
@@ -146,8 +157,12 @@ pub(super) fn settle<P: Platform>(cx: &KernelCtx, t: &Thread) {
     let used = now.saturating_sub(t.budget_from.swap(now, Ordering::Relaxed));
     let reserved = t.budget_reserved.swap(0, Ordering::Relaxed);
     let at = t.budget_line.load(Ordering::Relaxed) as usize;
-    // A budget that has been given up meanwhile gets nothing back.
     let word = t.budget.load(Ordering::Relaxed);
+    // What it has run is charged to the thread that has the budget.
+    if word == INHERITED {
+        return;
+    }
+    // A budget that has been given up meanwhile gets nothing back.
     let Ok((budgets, _)) = follow::<Budgets>(cx.node, word, Budgets::KIND) else {
         return;
     };

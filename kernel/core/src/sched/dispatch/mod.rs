@@ -197,7 +197,7 @@ pub fn dispatch<P: Platform>(
     t.priority.store(priority.min(mine), Ordering::Relaxed);
     // Only now: a dispatch that has lost the exchange must not write to the winner's thread.
     match reserved {
-        None => t.budget.store(0, Ordering::Relaxed),
+        None => t.budget.store(budget::inherited(me), Ordering::Relaxed),
         Some(reserved) => reserved.note(t),
     }
     t.slice_end.store(end, Ordering::Relaxed);

@@ -112,7 +112,7 @@ const DIRECT_NS: u64 = 10_000_000;
 ///
 /// The thread runs as if dispatched without a budget, until it stops, something is sent to the root thread,
 /// or its slice ends. In the last two cases the scheduler is told that the thread is ready. A thread with a
-/// budget is always left to its scheduler.
+/// budget, or within the budget of a thread that gave it the CPU, is always left to its scheduler.
 pub fn run_at_once<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> bool {
     let local = cx.local;
     let idle = local.thread.get().is_none() && local.chain.last().is_none();

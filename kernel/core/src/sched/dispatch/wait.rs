@@ -26,9 +26,9 @@ use dyad_abi::{CpuId, Error, Result};
 use dyad_ring::sleep;
 use dyad_shm::frame::WeakRef;
 
-use super::SwitchReason;
 use super::chain::{give, give_back, go_on, take_dispatcher};
 use super::{OpOutcome, complete_frame, current, is_root, release, was_dispatched};
+use super::{SwitchReason, budget};
 use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, inbox};
 use dyad_object::endpoint::{self, Endpoints, Line, SleepWords, Waiter, Waits, Word};
@@ -276,7 +276,7 @@ pub fn wake_receiver<P: Platform>(
         return Ok(OpOutcome::Value(0));
     }
     // It was dispatched before, perhaps on a budget; now it is the sender that pays.
-    t.budget.store(0, Ordering::Relaxed);
+    t.budget.store(budget::inherited(me), Ordering::Relaxed);
     // What has come is taken now if it waits at this endpoint, where nothing need be looked up. It may
     // have been stopped, and wait somewhere else by now: then it looks there when it runs.
     if at.is_where(t) || lacks!("dispatch::wait::wake_receiver::place") {
