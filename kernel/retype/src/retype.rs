@@ -19,8 +19,6 @@ pub struct Claim {
     version: Version,
     order: Order,
     initialised: u64,
-    /// No frame of the block has been used since the pools were formatted.
-    fresh: bool,
 }
 
 impl Claim {
@@ -50,18 +48,28 @@ impl Claim {
     #[inline]
     pub fn never_used(&mut self) {
         self.initialised = self.order.frames();
-        self.fresh = true;
     }
 
     /// Declares that the [next frame](Claim::next_frame) is initialised: writes its contents back, and drops
     /// this node's copies. A node is not asked later to drop lines of frames that it has neither mapped nor
-    /// read.
+    /// read. Code in the frame is handed on ([`executed`]); that of the head was when the block was claimed.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Contended`] if other CPUs change the frame's record at each attempt: the frame still has to be done.
     #[inline]
-    pub fn frame_done<M: GlobalMem + ?Sized>(&mut self, mem: &M) {
+    pub fn frame_done<M: GlobalMem + ?Sized>(
+        &mut self,
+        table: &FrameTable<'_, M>,
+    ) -> Result<(), Refused> {
         if let Some(frame) = self.next_frame() {
-            mem.invalidate(frame.address(), PAGE_SIZE);
+            if self.initialised != 0 {
+                executed::hand_on(&table.record_of(frame)?.w1())?;
+            }
+            table.mem.invalidate(frame.address(), PAGE_SIZE);
             self.initialised += 1;
         }
+        Ok(())
     }
 }
 
@@ -166,7 +174,6 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
             version: word.version,
             order,
             initialised: 0,
-            fresh: false,
         })
     }
 
@@ -189,8 +196,6 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         };
         let why = if claim.next_frame().is_some() {
             Some(Refused::Unfinished)
-        } else if let Err(why) = self.hand_on(&claim) {
-            Some(why)
         } else if matches!(used, Use::Kernel(_)) && claim.order != Order::FRAME {
             Some(Refused::WrongOrder)
         } else {
@@ -224,17 +229,6 @@ impl<M: GlobalMem + ?Sized> FrameTable<'_, M> {
         }
         let again = FrameWord::given_up(claim.version, claim.order);
         self.finish(&claim, again, intents)
-    }
-
-    /// [`hand_on`](executed::hand_on) for all frames of a block but its head, whose word the claim has read.
-    fn hand_on(&self, claim: &Claim) -> Result<(), Refused> {
-        // Each of these frames has been initialised one by one.
-        let frames = if claim.fresh { 1 } else { claim.order.frames() };
-        for n in 1..frames {
-            let frame = offset(claim.head, n).ok_or(Refused::Corrupt)?;
-            executed::hand_on(&self.record_of(frame)?.w1())?;
-        }
-        Ok(())
     }
 
     fn finish(&self, claim: &Claim, to: FrameWord, intents: &impl Intents) -> Result<(), Refused> {

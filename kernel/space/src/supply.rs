@@ -180,7 +180,10 @@ impl SpaceCtx<'_> {
             frames.from_untyped_abandon(claim, &intents)?;
             return Err(Refused::NoFrame);
         }
-        claim.frame_done(self.cx.words());
+        if let Err(why) = claim.frame_done(&frames) {
+            frames.from_untyped_abandon(claim, &intents)?;
+            return Err(why);
+        }
         frames.from_untyped_finish(claim, used, &intents)
     }
 

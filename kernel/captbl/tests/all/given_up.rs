@@ -122,7 +122,7 @@ impl<'m> View<'m> {
         for i in 0..ZEROED / 8 {
             self.mem.store(frame.address().add(8 * i), 0, Relaxed);
         }
-        claim.frame_done(self.mem);
+        claim.frame_done(&self.frames).unwrap();
         self.frames
             .from_untyped_finish(claim, Use::Kernel(kind(level)), &here)
             .unwrap()

@@ -148,7 +148,7 @@ fn fill<M: GlobalMem>(
     for i in 0..FILLED / 8 {
         mem.store(frame(FRAME).address().add(8 * i), word, Relaxed);
     }
-    claim.frame_done(mem);
+    claim.frame_done(t)?;
     t.from_untyped_finish(claim, used, &Unrecorded)
 }
 

@@ -63,7 +63,7 @@ fn hand_over(mem: &StaleMem, flushes: &Flushes) -> Outcome {
     for i in 0..512 {
         zero.store(contents.add(8 * i), 7, Relaxed);
     }
-    claim.frame_done(&zero);
+    claim.frame_done(&a).map_err(text)?;
     let done = a.from_untyped_finish(claim, THREAD, &Unrecorded);
     let weak = done.map_err(text)?;
     same("check", b.check(weak, THREAD), Ok(()))?;

@@ -323,7 +323,7 @@ fn publish_and_look(lacks: Lacks) {
             let t = table(m, 1);
             let mut claim = t.from_untyped_begin(frame(1), None, &Quiet, &Unrecorded)?;
             m.store(contents, 7, Ordering::Relaxed);
-            claim.frame_done(m);
+            claim.frame_done(&t)?;
             t.from_untyped_finish(claim, THREAD, &Unrecorded)
         },
     );

@@ -240,7 +240,10 @@ pub fn claim<P: Platform>(cx: &KernelCtx, frame: FrameRef, order: Order) -> Resu
             frames.from_untyped_abandon(claim, &cx.intents())?;
             return Err(Error::Corrupt);
         }
-        claim.frame_done(cx.words());
+        if let Err(why) = claim.frame_done(&frames) {
+            frames.from_untyped_abandon(claim, &cx.intents())?;
+            return Err(why.into());
+        }
     }
     Ok(claim)
 }
