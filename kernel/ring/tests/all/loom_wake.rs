@@ -226,5 +226,5 @@ fn ring_and_wake() {
 
 #[test]
 fn no_message_is_left_in_a_ring() {
-    explore(Some(5), || ring_and_wake());
+    explore(Some(5), ring_and_wake);
 }
