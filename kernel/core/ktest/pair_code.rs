@@ -6,17 +6,14 @@ use dyad_abi::Error;
 use dyad_shm::{FrameRef, PhysAddr};
 
 use super::rig::Rig;
-use super::{Outcome, Stop, TestCtx, Text, ensure, ktest, remark, rig};
+use super::{Outcome, Stop, TestCtx, Text, ensure, ktest, remark};
 
 /// Code that another machine has written over code already executed may run in its old form: the
 /// translator sees only stores of its own machine. After the executing node has rewritten the
 /// frame, the new code must run.
 #[ktest(pair)]
-fn executed_frames_are_rewritten_before_new_code_runs(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| rewritten(cx, rig))
-}
-
-fn rewritten(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
+fn executed_frames_are_rewritten_before_new_code_runs(rig: &Rig<'_>) -> Outcome {
+    let cx = rig.cx;
     let node = cx.node;
     let me = node.id().index();
     let frame = rig.user()?.frame.address();
@@ -72,11 +69,8 @@ const ROUNDS: u64 = 40;
 /// New code in a frame again and again, each written and made executable at another node than runs it, by trying in bursts
 /// until it may be executed: the code that runs is always the last, and a burst sends one message.
 #[ktest(pair)]
-fn code_that_is_asked_for_in_bursts_is_never_the_former(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| in_bursts(cx, rig))
-}
-
-fn in_bursts(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
+fn code_that_is_asked_for_in_bursts_is_never_the_former(rig: &Rig<'_>) -> Outcome {
+    let cx = rig.cx;
     let node = cx.node;
     let me = node.id().index();
     let frame = rig.user()?.frame;
