@@ -24,7 +24,7 @@ const NODES: usize = 3;
 const FRAMES: u32 = 1;
 const LATE: Time = Time(u64::MAX);
 
-type Node = Dsm<NODES, 1, 1, 8, 1>;
+type Node = Dsm<NODES, 1, 1, 1, 4, 1>;
 
 /// The bounds of a search.
 #[derive(Clone, Debug)]
@@ -82,8 +82,20 @@ pub struct DsmState {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DsmStep {
     node: usize,
-    what: String,
+    what: What,
     to: Box<DsmState>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum What {
+    Access(Access),
+    Faults(Access),
+    Does(Do),
+    Receives(Body),
+    HoldEnds,
+    HasRoom(usize),
+    Told(Event),
+    Dies,
 }
 
 struct Recorder<'a> {
@@ -233,6 +245,20 @@ impl DsmState {
         }
     }
 
+    /// Executes what a node has to do, up to the next message, or up to the next time when its thread may run: no
+    /// step of another node lies between such actions that would not be the same before or after them.
+    fn act_on(&mut self, n: usize) {
+        loop {
+            let sends = matches!(self.outside[n].todo.first(), Some(Do::Send { .. }));
+            self.act(n);
+            let o = &self.outside[n];
+            let runs = !o.waits && (o.want.is_some() || o.ops > 0);
+            if sends || runs || o.todo.is_empty() {
+                return;
+            }
+        }
+    }
+
     /// The thread of a node does its access.
     fn access(&mut self, n: usize, want: Access) {
         let o = &mut self.outside[n];
@@ -260,7 +286,7 @@ impl DsmState {
         if self.violation.is_some() {
             return;
         }
-        let mut add = |node: usize, what: String, to: DsmState| {
+        let mut add = |node: usize, what: What, to: DsmState| {
             let to = Box::new(to);
             out.push(DsmStep { node, what, to });
         };
@@ -278,7 +304,7 @@ impl DsmState {
                 s.outside[n].ops -= u8::from(o.want.is_none());
                 if self.can_use(n).allows(want) {
                     s.access(n, want);
-                    add(n, format!("{want:?}"), s);
+                    add(n, What::Access(want), s);
                 } else if idle {
                     s.outside[n].want = Some(want);
                     s.outside[n].waits = true;
@@ -291,13 +317,13 @@ impl DsmState {
                         pc,
                     };
                     s.event(c, n, Time(0), fault);
-                    add(n, format!("faults: {want:?}"), s);
+                    add(n, What::Faults(want), s);
                 }
             }
             if let Some(action) = o.todo.first() {
                 let mut s = self.clone();
-                s.act(n);
-                add(n, format!("{action:?}"), s);
+                s.act_on(n);
+                add(n, What::Does(*action), s);
                 continue;
             }
             for from in 0..NODES {
@@ -309,19 +335,19 @@ impl DsmState {
                 s.outside[n].received = packet.fresh;
                 let (from, message) = (node(from), packet.message);
                 if s.event(c, n, Time(0), Event::Received { from, message }) {
-                    add(n, format!("receives {:?}", message.body), s);
+                    add(n, What::Receives(message.body), s);
                 }
             }
             if self.record(n).hold_until != Time(0) {
                 let mut s = self.clone();
                 s.event(c, n, LATE, Event::Expired { page: page() });
-                add(n, "the hold ends".to_owned(), s);
+                add(n, What::HoldEnds, s);
             }
             for to in 0..NODES {
                 if self.nodes[n].unsent(node(to)) > 0 && self.rings[n][to].len() < c.ring {
                     let mut s = self.clone();
                     s.event(c, n, Time(0), Event::Room { to: node(to) });
-                    add(n, format!("room to {to}"), s);
+                    add(n, What::HasRoom(to), s);
                 }
             }
             if n != 0 {
@@ -336,7 +362,7 @@ impl DsmState {
                 };
                 s.unmaps -= u8::from(has_region);
                 s.event(c, 0, Time(0), event);
-                add(0, format!("{event:?}"), s);
+                add(0, What::Told(event), s);
             }
             if let Some(dead) = self.dead
                 && !self.told
@@ -344,8 +370,9 @@ impl DsmState {
             {
                 let mut s = self.clone();
                 s.told = true;
-                s.event(c, 0, Time(0), Event::Down { node: node(dead) });
-                add(0, format!("is told that {dead} is dead"), s);
+                let event = Event::Down { node: node(dead) };
+                s.event(c, 0, Time(0), event);
+                add(0, What::Told(event), s);
             }
         }
         if let (Some(victim), None) = (c.victim, self.dead) {
@@ -355,7 +382,7 @@ impl DsmState {
                 ring[victim].clear();
             }
             s.outside[victim] = DsmState::first(c).outside[victim].clone();
-            add(victim, "dies".to_owned(), s);
+            add(victim, What::Dies, s);
         }
     }
 
@@ -417,7 +444,7 @@ fn write_message(h: &mut Vec<u8>, m: &Message, asked: [Option<u64>; NODES], n: u
     let is_mine = |seq: u64| u8::from(asked[n] == Some(seq));
     let is_open = |t: u64| u8::from(t == txn);
     h.extend(match m.body {
-        Body::Request { want, seq, .. } => [1, want as u8, is_mine(seq), 0],
+        Body::Request { want, seq, .. } => [1, want as u8, is_mine(seq.0), 0],
         Body::Pull {
             want, txn, node, ..
         } => [2, want as u8, is_open(txn.0), node.index() as u8],
@@ -426,8 +453,8 @@ fn write_message(h: &mut Vec<u8>, m: &Message, asked: [Option<u64>; NODES], n: u
         Body::Contents { txn, .. } => [5, 0, is_open(txn.0), 0],
         Body::Grant {
             seq, grant, right, ..
-        } => [6, grant as u8, is_mine(seq), right as u8],
-        Body::Nak { seq, cause, .. } => [7, cause as u8, is_mine(seq), 0],
+        } => [6, grant as u8, is_mine(seq.0), right as u8],
+        Body::Nak { seq, cause, .. } => [7, cause as u8, is_mine(seq.0), 0],
         Body::Drop { .. } => [8, 0, 0, 0],
         Body::Dropped { .. } => [9, 0, 0, 0],
     });
@@ -584,7 +611,13 @@ pub fn check_dsm(scenario: &DsmScenario) -> DsmReport {
     let violation = checker.discovery(SAFE).map(|path| {
         let what = path.last_state().violated(scenario).unwrap_or(SAFE);
         let steps = path.into_actions();
-        (what, steps.into_iter().map(|s| (s.node, s.what)).collect())
+        (
+            what,
+            steps
+                .into_iter()
+                .map(|s| (s.node, format!("{:?}", s.what)))
+                .collect(),
+        )
     });
     DsmReport {
         states: checker.unique_state_count(),

@@ -77,3 +77,98 @@ fn dsm_two_nodes_use_one_page_often() {
         ..scenario()
     });
 }
+
+fn two_writers() -> DsmScenario {
+    DsmScenario {
+        ops: [2, 2, 0],
+        limit: 2_000_000,
+        ..scenario()
+    }
+}
+
+fn readers_and_writers() -> DsmScenario {
+    DsmScenario {
+        ops: [1, 2, 2],
+        limit: 4_000_000,
+        ..scenario()
+    }
+}
+
+#[test]
+fn dsm_grants_have_a_sequence_number() {
+    let s = DsmScenario {
+        ops: [1, 2, 0],
+        unmaps: 1,
+        ..two_writers()
+    };
+    fails(W::SeqIgnored, s, &[EVER, DISAGREE]);
+}
+
+#[test]
+fn dsm_pages_are_protected_before_they_are_copied() {
+    fails(W::CopyBeforeProtect, two_writers(), &[STALE]);
+}
+
+#[test]
+fn dsm_old_translations_are_waited_for() {
+    fails(W::NoQuiesce, two_writers(), &[BESIDE, STALE]);
+}
+
+#[test]
+fn dsm_pages_are_protected_before_that_is_acknowledged() {
+    fails(W::AckBeforeProtect, two_writers(), &[BESIDE]);
+}
+
+#[test]
+fn dsm_contents_are_sent_if_they_are_missing_when_the_request_is_served() {
+    fails(W::ContentsOnRequest, readers_and_writers(), &[EVER]);
+}
+
+#[test]
+fn dsm_one_request_of_a_page_is_served_at_a_time() {
+    fails(W::NoBusy, two_writers(), &[BESIDE, EVER, DISAGREE, STALE]);
+}
+
+#[test]
+fn dsm_regions_are_free_after_all_nodes_have_dropped_them() {
+    let s = DsmScenario {
+        unmaps: 1,
+        ..two_writers()
+    };
+    let gone = "a page is used after its region is gone";
+    fails(W::DropNotAwaited, s, &[gone]);
+}
+
+#[test]
+fn dsm_an_older_frame_never_serves() {
+    let s = DsmScenario {
+        ops: [2, 1, 0],
+        victim: Some(1),
+        ..two_writers()
+    };
+    fails(W::StaleFrame, s, &[STALE]);
+}
+
+#[test]
+fn dsm_what_finds_a_full_ring_is_sent_later() {
+    let s = DsmScenario {
+        ring: 1,
+        ops: [1, 1, 1],
+        ..two_writers()
+    };
+    fails(W::OutboxDropped, s, &[EVER]);
+}
+
+#[test]
+fn dsm_a_node_receives_while_its_ring_is_full() {
+    let s = DsmScenario {
+        ring: 1,
+        ..readers_and_writers()
+    };
+    fails(W::FullRingBlocks, s, &[EVER]);
+}
+
+#[test]
+fn dsm_orders_during_a_hold_are_obeyed_later() {
+    fails(W::DeferredForgotten, two_writers(), &[EVER]);
+}

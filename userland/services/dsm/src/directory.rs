@@ -13,9 +13,10 @@ impl<
     const NODES: usize,
     const CHUNKS: usize,
     const PAGES: usize,
+    const THREADS: usize,
     const QUEUE: usize,
     const REGIONS: usize,
-> Dsm<NODES, CHUNKS, PAGES, QUEUE, REGIONS>
+> Dsm<NODES, CHUNKS, PAGES, THREADS, QUEUE, REGIONS>
 {
     /// A node asks for a page.
     pub(crate) fn request(

@@ -13,9 +13,10 @@ impl<
     const NODES: usize,
     const CHUNKS: usize,
     const PAGES: usize,
+    const THREADS: usize,
     const QUEUE: usize,
     const REGIONS: usize,
-> Dsm<NODES, CHUNKS, PAGES, QUEUE, REGIONS>
+> Dsm<NODES, CHUNKS, PAGES, THREADS, QUEUE, REGIONS>
 {
     /// H1, H2: a thread lacks a right.
     pub(crate) fn fault(
@@ -66,8 +67,11 @@ impl<
 
     /// An instruction that faults at a second page keeps its first page for longer.
     fn extend(&mut self, now: Time, thread: ThreadNo, page: Page, pc: u64) {
-        let last = self.last[thread.index()].replace((pc, page));
-        let Some((at, first)) = last else { return };
+        // A thread with a number that this node does not have is served, without the long hold.
+        let last = self.last.get_mut(thread.index());
+        let Some((at, first)) = last.and_then(|l| l.replace((pc, page))) else {
+            return;
+        };
         if at != pc || first == page {
             return;
         }

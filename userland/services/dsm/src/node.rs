@@ -4,7 +4,7 @@ use dyad_abi::NodeId;
 
 use crate::counters::Counters;
 use crate::event::{Action, Event, Outcome, Port, Refusal};
-use crate::ids::{Incarnation, MAX_THREADS, NodeSet, Page, Right, Seq, Time, Txn};
+use crate::ids::{Incarnation, NodeSet, Page, Right, Seq, Time, Txn};
 use crate::list::List;
 use crate::record::Record;
 use crate::regions::Region;
@@ -44,6 +44,7 @@ pub struct Config {
 /// |---|---|
 /// | `NODES` | nodes of the group; nodes are numbered below |
 /// | `CHUNKS`, `PAGES` | chunks of records, and records in each: [`Table`] |
+/// | `THREADS` | threads of the program on this node, at most [`MAX_THREADS`](crate::ids::MAX_THREADS) |
 /// | `QUEUE` | messages to one node that wait for room: at least [`outbox_bound`] |
 /// | `REGIONS` | ranges of pages that may be used, at the origin |
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -51,6 +52,7 @@ pub struct Dsm<
     const NODES: usize,
     const CHUNKS: usize,
     const PAGES: usize,
+    const THREADS: usize,
     const QUEUE: usize,
     const REGIONS: usize,
 > {
@@ -73,7 +75,7 @@ pub struct Dsm<
     pub(crate) local: List<Message, 8>,
     pub(crate) outbox: [List<Message, QUEUE>; NODES],
     /// The last fault of each thread: the address of the instruction, and the page.
-    pub(crate) last: [Option<(u64, Page)>; MAX_THREADS],
+    pub(crate) last: [Option<(u64, Page)>; THREADS],
     pub(crate) counters: Counters,
 }
 
@@ -81,9 +83,10 @@ impl<
     const NODES: usize,
     const CHUNKS: usize,
     const PAGES: usize,
+    const THREADS: usize,
     const QUEUE: usize,
     const REGIONS: usize,
-> Dsm<NODES, CHUNKS, PAGES, QUEUE, REGIONS>
+> Dsm<NODES, CHUNKS, PAGES, THREADS, QUEUE, REGIONS>
 {
     /// A node that has no page yet.
     pub const fn new(config: Config) -> Self {
@@ -110,7 +113,7 @@ impl<
             requests: [Seq(0); NODES],
             local: List::new(),
             outbox: [const { List::new() }; NODES],
-            last: [None; MAX_THREADS],
+            last: [None; THREADS],
             counters: Counters {
                 request: 0,
                 contents: 0,

@@ -41,9 +41,10 @@ impl<
     const NODES: usize,
     const CHUNKS: usize,
     const PAGES: usize,
+    const THREADS: usize,
     const QUEUE: usize,
     const REGIONS: usize,
-> Dsm<NODES, CHUNKS, PAGES, QUEUE, REGIONS>
+> Dsm<NODES, CHUNKS, PAGES, THREADS, QUEUE, REGIONS>
 {
     /// Whether a page is in a region that is not being dropped.
     pub(crate) fn is_live(&self, page: Page) -> bool {
