@@ -115,6 +115,10 @@ impl<
                 let source = set.prefer(me);
                 self.begin(page, q, NodeSet::EMPTY, source, port)
             }
+            // Only without the rule that contents follow from the set.
+            (Copies::Exclusive(owner), Access::Write) if q.had => {
+                self.begin(page, q, NodeSet::one(owner), None, port)
+            }
             // O3, O5
             (Copies::Exclusive(owner), _) => self.begin(page, q, NodeSet::EMPTY, Some(owner), port),
             // O4: whether contents are needed follows from the set as it is now

@@ -367,11 +367,11 @@ impl<
 
     /// Sends what waits for room.
     fn flush(&mut self, to: NodeId, port: &mut impl Port) {
-        while port.has_room(to) {
-            let outbox = self.outbox.get_mut(to.index());
-            let Some(message) = outbox.and_then(List::pop_front) else {
-                return;
-            };
+        while let Some(outbox) = self.outbox.get_mut(to.index())
+            && !outbox.is_empty()
+            && port.has_room(to)
+            && let Some(message) = outbox.pop_front()
+        {
             self.put_out(to, message, port);
         }
     }

@@ -94,7 +94,7 @@ fn run(me: usize, inputs: Vec<Input>) {
     let mut n = Node::new(config(me, None));
     let mut log = Log {
         actions: Vec::new(),
-        room: true,
+        room: [100; 3],
     };
     let mut refused = 0;
     for (i, input) in inputs.into_iter().enumerate() {
@@ -107,7 +107,7 @@ fn run(me: usize, inputs: Vec<Input>) {
             }
             Input::Local(event) => n.step(now, event, &mut log),
             Input::Room(room) => {
-                log.room = room;
+                log.room = [if room { 100 } else { 0 }; 3];
                 Ok(())
             }
         };

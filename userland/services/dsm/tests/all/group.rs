@@ -53,15 +53,16 @@ pub fn config(me: usize, weakening: Option<Weakening>) -> Config {
     }
 }
 
-/// Actions in order, and room that never ends or is never there.
+/// Actions in order, and how many messages there is room for to each node.
 pub struct Log {
     pub actions: Vec<Action>,
-    pub room: bool,
+    pub room: [usize; NODES],
 }
 
 impl Port for Log {
-    fn has_room(&self, _: NodeId) -> bool {
-        self.room
+    fn has_room(&self, to: NodeId) -> bool {
+        let sent = |a: &&Action| matches!(a, Action::Send { to: t, .. } if *t == to);
+        self.actions.iter().filter(sent).count() < self.room[to.index()]
     }
     fn act(&mut self, action: Action) {
         self.actions.push(action);
@@ -73,7 +74,8 @@ pub struct Group {
     pub nodes: [Node; NODES],
     pub rings: [[VecDeque<Message>; NODES]; NODES],
     pub now: u64,
-    pub room: bool,
+    /// Messages that a ring has room for.
+    pub ring: usize,
 }
 
 impl Group {
@@ -83,7 +85,7 @@ impl Group {
             nodes: std::array::from_fn(|n| Node::new(config(n, weakening))),
             rings: Default::default(),
             now: 0,
-            room: true,
+            ring: 1_000,
         };
         let range = range(0, 16);
         group.event(0, Event::Map { range }).unwrap();
@@ -92,7 +94,8 @@ impl Group {
 
     /// Gives a node an event; what it sends is put into rings.
     pub fn event(&mut self, n: usize, event: Event) -> Result<Vec<Action>, Refusal> {
-        let (actions, room) = (Vec::new(), self.room);
+        let room = [0, 1, 2].map(|to| self.ring - self.rings[n][to].len().min(self.ring));
+        let actions = Vec::new();
         let mut log = Log { actions, room };
         let done = self.nodes[n].step(Time(self.now), event, &mut log);
         for action in &log.actions {
@@ -117,6 +120,10 @@ impl Group {
             for n in 0..NODES {
                 for p in 0..16 {
                     let done = self.event(n, Event::Expired { page: page(p) });
+                    all.extend(done.into_iter().flatten().map(|a| (n, a)));
+                }
+                for to in 0..NODES {
+                    let done = self.event(n, Event::Room { to: node(to) });
                     all.extend(done.into_iter().flatten().map(|a| (n, a)));
                 }
                 for from in 0..NODES {

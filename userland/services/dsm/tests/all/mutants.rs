@@ -54,6 +54,52 @@ fn grants_of_other_requests_do_not_count() {
     assert_eq!(old_grant(Some(Weakening::SeqIgnored)), Right::Write);
 }
 
+/// Both nodes have two messages to send and a ring for one. Returns whether all four pages arrive.
+fn with_full_rings(weakening: Option<Weakening>) -> bool {
+    let mut g = Group::new(weakening);
+    for p in [5, 6] {
+        g.access(1, p, Access::Write);
+        g.access(0, p - 2, Access::Write);
+    }
+    g.ring = 1;
+    for p in [5, 6] {
+        g.event(0, fault(p, Access::Write)).unwrap();
+        g.event(1, fault(p - 2, Access::Write)).unwrap();
+    }
+    let unsent = [g.nodes[0].unsent(node(1)), g.nodes[1].unsent(node(0))];
+    let delayed = usize::from(weakening != Some(Weakening::OutboxDropped));
+    assert_eq!(unsent, [delayed; 2]);
+    for _ in 0..100 {
+        g.now += 1_000_000;
+        for (from, to) in [(0, 1), (1, 0)] {
+            let _ = g.event(from, Event::Room { to: node(to) });
+            // A message that is not accepted stays in its ring.
+            if let Some(&message) = g.rings[from][to].front() {
+                let from_node = node(from);
+                let event = Event::Received {
+                    from: from_node,
+                    message,
+                };
+                if g.event(to, event) != Err(Refusal::Blocked) {
+                    g.rings[from][to].pop_front();
+                }
+            }
+            for p in 3..7 {
+                let _ = g.event(to, Event::Expired { page: page(p) });
+            }
+        }
+    }
+    let has = |n: usize, p: u64| g.nodes[n].right(page(p)) == Right::Write;
+    has(0, 5) && has(0, 6) && has(1, 3) && has(1, 4)
+}
+
+#[test]
+fn nodes_receive_while_their_rings_are_full() {
+    assert!(with_full_rings(None));
+    assert!(!with_full_rings(Some(Weakening::FullRingBlocks)));
+    assert!(!with_full_rings(Some(Weakening::OutboxDropped)));
+}
+
 #[test]
 fn rules_are_whole_unless_a_test_says_so() {
     assert_ne!(Rules::default(), Rules::without(Weakening::NoBusy));

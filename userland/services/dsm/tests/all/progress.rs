@@ -151,8 +151,9 @@ fn pairs(weakening: Option<Weakening>) -> [u64; 3] {
 }
 
 #[test]
-fn instructions_that_need_two_pages_progress_on_both_nodes() {
+fn instructions_that_need_two_pages_progress_on_one_node_at_least() {
     let done = pairs(None);
-    let least = duration() / 2_000_000;
-    assert!(done[1] > least && done[2] > least, "{done:?}");
+    assert!(done[1] + done[2] > duration() / 2_000_000, "{done:?}");
+    let done = pairs(Some(Weakening::LongHoldForAll));
+    assert!(done[1] + done[2] < 10, "{done:?}");
 }

@@ -286,13 +286,13 @@ fn messages_are_counted_by_kind() {
 #[test]
 fn full_rings_delay_messages_in_their_order() {
     let mut g = Group::new(None);
-    g.room = false;
+    g.ring = 0;
     for p in [3, 4, 5] {
         g.event(1, fault(p, Access::Write)).unwrap();
     }
     assert!(g.rings[1][0].is_empty());
     assert_eq!(g.nodes[1].unsent(node(0)), 3);
-    g.room = true;
+    g.ring = 9;
     g.event(1, Event::Room { to: node(0) }).unwrap();
     let pages: Vec<u64> = (g.rings[1][0].iter())
         .map(|m| m.body.range().first().number())
