@@ -18,7 +18,7 @@ enum Input {
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let damage = (0..10u8, any::<prop::sample::Index>(), any::<u8>());
     (bodies(), 0..8u16, damage).prop_map(|(body, incarnation, (damage, at, value))| {
-        let incarnation = Incarnation(incarnation.max(1).min(2) / 2 + 1);
+        let incarnation = Incarnation(if incarnation == 0 { 2 } else { 1 });
         let mut bytes = encode(&Message { incarnation, body }).to_vec();
         if body.has_contents() {
             bytes.resize(HEADER + CONTENTS, 0);
