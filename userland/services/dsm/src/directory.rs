@@ -21,12 +21,13 @@ impl<
     /// A node asks for a page.
     pub(crate) fn request(
         &mut self,
-        from: NodeId,
         page: Page,
-        want: Access,
-        seq: Seq,
+        mut queued: Queued,
         port: &mut impl Port,
     ) -> Result<(), Refusal> {
+        let Queued {
+            node: from, seq, ..
+        } = queued;
         // Requests of a node come in the order of their numbers: anything else is forged or a duplicate.
         match self.requests.get_mut(from.index()) {
             Some(last) if seq > *last => *last = seq,
@@ -52,13 +53,7 @@ impl<
         if is_out && !no_busy {
             return Err(Refusal::Stale);
         }
-        let had = on_request && holders(record.copies).has(from);
-        let queued = Queued {
-            node: from,
-            want,
-            seq,
-            had,
-        };
+        queued.had = on_request && holders(record.copies).has(from);
         record.queue.push(queued).map_err(|_| Refusal::Stale)?;
         if no_busy {
             record.busy = None;
@@ -166,6 +161,7 @@ impl<
                 node: Some(q.node),
                 want: q.want,
                 seq: q.seq,
+                since: q.since,
                 txn,
                 wait,
                 source,
@@ -176,15 +172,21 @@ impl<
             self.counters.faults += 1;
         }
         for to in wait.iter() {
-            let (want, node) = (q.want, q.node);
+            let (want, node, since) = (q.want, q.node, q.since);
             let order = match source == Some(to) {
                 true => Body::Pull {
                     page,
                     want,
                     txn,
                     node,
+                    since,
                 },
-                false => Body::Invalidate { page, txn, node },
+                false => Body::Invalidate {
+                    page,
+                    txn,
+                    node,
+                    since,
+                },
             };
             self.send(to, order, port);
         }
@@ -286,6 +288,7 @@ impl<
             node,
             want: busy.want,
             seq: busy.seq,
+            since: busy.since,
             had: false,
         };
         if is_missing {

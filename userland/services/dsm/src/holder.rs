@@ -4,7 +4,7 @@ use dyad_abi::NodeId;
 
 use crate::event::{Action, Outcome, Port, Refusal, Source};
 use crate::ids::{Access, NodeSet, Page, Range, Right, Seq, ThreadNo, Time};
-use crate::node::{Dsm, HOLD_NS, LONG_HOLD_NS};
+use crate::node::{Dsm, HOLD_NS, Instruction, LONG_HOLD_NS};
 use crate::record::{Order, Pend, Record};
 use crate::weakening::Weakening;
 use crate::wire::{Body, Cause, Grant};
@@ -28,7 +28,7 @@ impl<
         pc: u64,
         port: &mut impl Port,
     ) {
-        self.extend(now, thread, page, pc);
+        let since = self.extend(now, thread, page, pc);
         let frames = self.frames;
         let threads = thread.bit();
         let no_memory = Outcome::Refused(Cause::NoMemory);
@@ -62,23 +62,56 @@ impl<
         if !self.is_origin() {
             self.counters.faults += 1;
         }
-        self.send(self.origin, Body::Request { page, want, seq }, port);
+        self.send(
+            self.origin,
+            Body::Request {
+                page,
+                want,
+                seq,
+                since,
+            },
+            port,
+        );
     }
 
-    /// An instruction that faults at a second page keeps its first page for longer.
-    fn extend(&mut self, now: Time, thread: ThreadNo, page: Page, pc: u64) {
+    /// An instruction that faults at a second page keeps its first page for longer. Returns since when it waits.
+    fn extend(&mut self, now: Time, thread: ThreadNo, page: Page, pc: u64) -> Time {
         // A thread with a number that this node does not have is served, without the long hold.
-        let last = self.last.get_mut(thread.index());
-        let Some((at, first)) = last.and_then(|l| l.replace((pc, page))) else {
-            return;
+        let Some(last) = self.last.get_mut(thread.index()) else {
+            return now;
         };
-        if at != pc || first == page {
-            return;
-        }
-        if let Some(record) = self.table.get_mut(first)
+        let before = last.filter(|l| l.pc == pc && l.page != page);
+        let first = before.map(|l| l.page);
+        let since = before.map_or(now, |l| l.since);
+        *last = Some(Instruction {
+            pc,
+            page,
+            first,
+            since,
+        });
+        if let Some(record) = first.and_then(|p| self.table.get_mut(p))
             && record.right != Right::None
         {
             record.long_until = now.after(LONG_HOLD_NS);
+            record.long_since = since;
+        }
+        since
+    }
+
+    /// Threads get a page. An instruction that has both its pages now is executed: the long hold ends, and what the
+    /// thread faults at next is another instruction, even if it has the same address.
+    fn complete(&mut self, now: Time, page: Page, threads: u64) {
+        for (n, last) in self.last.iter_mut().enumerate() {
+            let Some(done) = last.filter(|l| threads >> n & 1 != 0 && l.page == page) else {
+                continue;
+            };
+            if let Some(record) = done.first.and_then(|p| self.table.get_mut(p))
+                && record.right != Right::None
+            {
+                record.long_until = record.long_until.min(now.after(HOLD_NS));
+                record.hold_until = record.hold_until.max(record.long_until);
+                *last = None;
+            }
         }
     }
 
@@ -128,6 +161,7 @@ impl<
         record.long_until = Time(0);
         record.hold_until = if no_hold { now } else { now.after(HOLD_NS) };
         let (threads, outcome) = (core::mem::take(&mut record.waiters), Outcome::Retry);
+        self.complete(now, page, threads);
         port.act(Action::Wake { threads, outcome });
         Ok(())
     }
@@ -178,6 +212,7 @@ impl<
                 want,
                 txn,
                 node,
+                since,
             } => {
                 let contents = true;
                 let order = Order {
@@ -185,16 +220,23 @@ impl<
                     contents,
                     txn,
                     node,
+                    since,
                 };
                 (page, order)
             }
-            Body::Invalidate { page, txn, node } => {
+            Body::Invalidate {
+                page,
+                txn,
+                node,
+                since,
+            } => {
                 let (want, contents) = (Access::Write, false);
                 let order = Order {
                     want,
                     contents,
                     txn,
                     node,
+                    since,
                 };
                 (page, order)
             }
@@ -215,7 +257,7 @@ impl<
         if record.deferred.is_some() {
             return Err(Refusal::SecondOrder);
         }
-        let until = record.held_for(order.node, me, for_all);
+        let until = record.held_for(&order, me, for_all);
         if now < until {
             if !forget {
                 record.deferred = Some(order);
@@ -278,7 +320,7 @@ impl<
             }
         }
         let Some(order) = record.deferred else { return };
-        let until = record.held_for(order.node, me, for_all);
+        let until = record.held_for(&order, me, for_all);
         if now < until {
             port.act(Action::Defer { page, until });
         } else {

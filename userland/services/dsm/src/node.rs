@@ -6,7 +6,7 @@ use crate::counters::Counters;
 use crate::event::{Action, Event, Outcome, Port, Refusal};
 use crate::ids::{Incarnation, NodeSet, Page, Right, Seq, Time, Txn};
 use crate::list::List;
-use crate::record::Record;
+use crate::record::{Queued, Record};
 use crate::regions::Region;
 use crate::table::Table;
 use crate::weakening::{Rules, Weakening};
@@ -36,6 +36,19 @@ pub struct Config {
     pub frames: u32,
     /// The rules, all of them but in tests.
     pub rules: Rules,
+}
+
+/// An instruction that has faulted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Instruction {
+    /// Its address.
+    pub(crate) pc: u64,
+    /// The page that it faulted at last.
+    pub(crate) page: Page,
+    /// The page that it faulted at before, if it is another one.
+    pub(crate) first: Option<Page>,
+    /// Since when it waits.
+    pub(crate) since: Time,
 }
 
 /// One node: its holder, and the directory if it is the origin.
@@ -74,8 +87,8 @@ pub struct Dsm<
     /// What this node has sent to itself and not done yet. It is done page by page, and one page causes few messages.
     pub(crate) local: List<Message, 8>,
     pub(crate) outbox: [List<Message, QUEUE>; NODES],
-    /// The last fault of each thread: the address of the instruction, and the page.
-    pub(crate) last: [Option<(u64, Page)>; THREADS],
+    /// The last fault of each thread.
+    pub(crate) last: [Option<Instruction>; THREADS],
     pub(crate) counters: Counters,
 }
 
@@ -296,7 +309,23 @@ impl<
         port: &mut impl Port,
     ) -> Result<(), Refusal> {
         match message.body {
-            Body::Request { page, want, seq } => self.request(from, page, want, seq, port),
+            Body::Request {
+                page,
+                want,
+                seq,
+                since,
+            } => {
+                let had = false;
+                let node = from;
+                let queued = Queued {
+                    node,
+                    want,
+                    seq,
+                    since,
+                    had,
+                };
+                self.request(page, queued, port)
+            }
             Body::Ack { page, txn } => self.answer(from, page, txn, false, port),
             Body::Contents { page, txn } => self.answer(from, page, txn, true, port),
             Body::Dropped { range } => self.dropped(from, range, port),

@@ -39,6 +39,8 @@ pub struct Order {
     pub txn: Txn,
     /// The node that asks.
     pub node: NodeId,
+    /// Since when its instruction waits.
+    pub since: Time,
 }
 
 /// The request that the directory serves.
@@ -50,6 +52,8 @@ pub struct Busy {
     pub want: Access,
     /// The number of its request.
     pub seq: Seq,
+    /// Since when its instruction waits.
+    pub since: Time,
     /// The number of the transaction.
     pub txn: Txn,
     /// The nodes that have not answered.
@@ -69,6 +73,8 @@ pub struct Queued {
     pub want: Access,
     /// The number of the request.
     pub seq: Seq,
+    /// Since when the instruction waits.
+    pub since: Time,
     /// Whether it had a copy when the request came: for a weakened rule only, else `false`.
     pub had: bool,
 }
@@ -90,8 +96,10 @@ pub struct Record<const NODES: usize> {
     pub deferred: Option<Order>,
     /// No node gets the page before.
     pub hold_until: Time,
-    /// No node of a higher number than this one gets it before.
+    /// No node whose instruction waits for less time than the one here gets it before.
     pub long_until: Time,
+    /// Since when the instruction waits for which the page is held long.
+    pub long_since: Time,
     /// At the origin: who has copies.
     pub copies: Copies,
     /// At the origin: the request that is being served.
@@ -111,15 +119,18 @@ impl<const NODES: usize> Record<NODES> {
         deferred: None,
         hold_until: Time(0),
         long_until: Time(0),
+        long_since: Time(0),
         copies: Copies::Untouched,
         busy: None,
         queue: List::new(),
     };
 
-    /// The time until which an order in favour of `node` waits here, on node `me`.
-    pub(crate) fn held_for(&self, node: NodeId, me: NodeId, long_for_all: bool) -> Time {
-        // Two nodes with two pages each could wait for each other. So the lower one gets both.
-        match node > me || long_for_all {
+    /// The time until which an order waits here, on node `me`.
+    pub(crate) fn held_for(&self, order: &Order, me: NodeId, long_for_all: bool) -> Time {
+        // Two nodes with two pages each could wait for each other. So the older instruction gets both. A later
+        // instruction is younger, so no node has to wait for ever.
+        let is_younger = (order.since, order.node) > (self.long_since, me);
+        match is_younger || long_for_all {
             true => self.hold_until.max(self.long_until),
             false => self.hold_until,
         }

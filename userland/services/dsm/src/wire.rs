@@ -11,6 +11,7 @@
 //! | 5 to 7 | zero | |
 //! | 8 to 15 | sequence number of the request, or number of the transaction | all but drop, dropped |
 //! | 16 to 23 | page, or first page | all |
+//! | 24 to 31 | time since which the instruction waits | request, pull, invalidate |
 //! | 24 to 31 | number of pages | drop, dropped |
 //!
 //! A field that a kind does not have is zero. [`decode`] refuses everything else, so each message has one encoding.
@@ -18,7 +19,7 @@
 use dyad_abi::NodeId;
 use dyad_abi::user::PAGE_SIZE;
 
-use crate::ids::{Access, Incarnation, Page, Range, Right, Seq, Txn};
+use crate::ids::{Access, Incarnation, Page, Range, Right, Seq, Time, Txn};
 
 /// Bytes of a header.
 pub const HEADER: usize = 32;
@@ -39,16 +40,27 @@ pub struct Message {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Body {
     /// To the origin: a thread needs the page.
-    Request { page: Page, want: Access, seq: Seq },
+    Request {
+        page: Page,
+        want: Access,
+        seq: Seq,
+        since: Time,
+    },
     /// To a holder: give the page to `node`, by way of the origin. `Read` leaves the holder its right to read.
     Pull {
         page: Page,
         want: Access,
         txn: Txn,
         node: NodeId,
+        since: Time,
     },
     /// To a holder: give up the page, as `node` writes it.
-    Invalidate { page: Page, txn: Txn, node: NodeId },
+    Invalidate {
+        page: Page,
+        txn: Txn,
+        node: NodeId,
+        since: Time,
+    },
     /// To the origin: done, without contents.
     Ack { page: Page, txn: Txn },
     /// To the origin: done, and the contents follow.
@@ -162,7 +174,7 @@ struct Fields {
     detail: u8,
     node: u8,
     number: u64,
-    count: u64,
+    last: u64,
 }
 
 const fn access(want: Access) -> u8 {
@@ -176,23 +188,34 @@ const fn access(want: Access) -> u8 {
 pub fn encode(message: &Message) -> [u8; HEADER] {
     let none = Fields::default();
     let f = match message.body {
-        Body::Request { want, seq, .. } => Fields {
+        Body::Request {
+            want, seq, since, ..
+        } => Fields {
             kind: REQUEST,
+            last: since.0,
             detail: access(want),
             number: seq.0,
             ..none
         },
         Body::Pull {
-            want, txn, node, ..
+            want,
+            txn,
+            node,
+            since,
+            ..
         } => Fields {
             kind: PULL,
+            last: since.0,
             detail: access(want),
             node: node.index() as u8,
             number: txn.0,
             ..none
         },
-        Body::Invalidate { txn, node, .. } => Fields {
+        Body::Invalidate {
+            txn, node, since, ..
+        } => Fields {
             kind: INVALIDATE,
+            last: since.0,
             node: node.index() as u8,
             number: txn.0,
             ..none
@@ -235,12 +258,12 @@ pub fn encode(message: &Message) -> [u8; HEADER] {
         },
         Body::Drop { range } => Fields {
             kind: DROP,
-            count: range.pages(),
+            last: range.pages(),
             ..none
         },
         Body::Dropped { range } => Fields {
             kind: DROPPED,
-            count: range.pages(),
+            last: range.pages(),
             ..none
         },
     };
@@ -251,7 +274,7 @@ pub fn encode(message: &Message) -> [u8; HEADER] {
     bytes[4] = f.node;
     bytes[8..16].copy_from_slice(&f.number.to_le_bytes());
     bytes[16..24].copy_from_slice(&message.body.range().first().number().to_le_bytes());
-    bytes[24..32].copy_from_slice(&f.count.to_le_bytes());
+    bytes[24..32].copy_from_slice(&f.last.to_le_bytes());
     bytes
 }
 
@@ -272,15 +295,16 @@ pub fn decode(bytes: &[u8]) -> Result<(Message, &[u8]), WireError> {
         .split_first_chunk::<HEADER>()
         .ok_or(WireError::Short)?;
     let (kind, detail) = (header[0], header[1]);
-    let (number, count) = (word(header, 8), word(header, 24));
+    let (number, last) = (word(header, 8), word(header, 24));
     if !(REQUEST..=DROPPED).contains(&kind) {
         return Err(WireError::Kind);
     }
     let about_range = matches!(kind, DROP | DROPPED);
     let names_node = matches!(kind, PULL | INVALIDATE);
+    let has_time = names_node || kind == REQUEST;
     let wrong = header[5..8] != [0; 3]
         || !names_node && header[4] != 0
-        || !about_range && count != 0
+        || !about_range && !has_time && last != 0
         || about_range && number != 0;
     if wrong {
         return Err(WireError::Reserved);
@@ -297,23 +321,34 @@ pub fn decode(bytes: &[u8]) -> Result<(Message, &[u8]), WireError> {
     let node = NodeId::new(header[4].into()).ok_or(WireError::Node)?;
     let page = Page::new(word(header, 16)).ok_or(WireError::Page)?;
     let range = match about_range {
-        true => Range::new(page, count).ok_or(WireError::Page)?,
+        true => Range::new(page, last).ok_or(WireError::Page)?,
         false => Range::one(page),
     };
-    let (seq, txn) = (Seq(number), Txn(number));
+    let (seq, txn, since) = (Seq(number), Txn(number), Time(last));
     let want = match detail {
         0 => Access::Read,
         _ => Access::Write,
     };
     let body = match kind {
-        REQUEST => Body::Request { page, want, seq },
+        REQUEST => Body::Request {
+            page,
+            want,
+            seq,
+            since,
+        },
         PULL => Body::Pull {
             page,
             want,
             txn,
             node,
+            since,
         },
-        INVALIDATE => Body::Invalidate { page, txn, node },
+        INVALIDATE => Body::Invalidate {
+            page,
+            txn,
+            node,
+            since,
+        },
         ACK => Body::Ack { page, txn },
         PAGE => Body::Contents { page, txn },
         GRANT => {

@@ -307,7 +307,12 @@ fn a_duplicate_request_takes_no_page_away() {
     let mut g = Group::new(None);
     g.access(1, 3, Access::Write);
     let (p, want, seq) = (page(3), Access::Write, Seq(1));
-    let body = Body::Request { page: p, want, seq };
+    let body = Body::Request {
+        page: p,
+        want,
+        seq,
+        since: Time(0),
+    };
     g.access(0, 3, Access::Write);
     let (incarnation, from) = (Incarnation(1), node(1));
     let message = Message { incarnation, body };

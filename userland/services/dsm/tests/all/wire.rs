@@ -3,7 +3,7 @@
 use dyad_abi::NodeId;
 use dyad_dsm::wire::{CONTENTS, HEADER, decode, encode};
 use dyad_dsm::{
-    Access, Body, Cause, Grant, Incarnation, Message, Page, Range, Right, Seq, Txn, WireError,
+    Access, Body, Cause, Grant, Incarnation, Message, Page, Range, Right, Seq, Time, Txn, WireError,
 };
 use proptest::prelude::*;
 
@@ -12,18 +12,29 @@ pub fn bodies() -> impl Strategy<Value = Body> {
     fields.prop_map(|(kind, page, number, detail, node, pages)| {
         let page = Page::new(page).unwrap();
         let range = Range::new(page, pages).unwrap();
-        let (seq, txn) = (Seq(number), Txn(number));
+        let (seq, txn, since) = (Seq(number), Txn(number), Time(pages * 100));
         let node = NodeId::new(node).unwrap();
         let want = [Access::Read, Access::Write][usize::from(detail % 2)];
         match kind {
-            0 => Body::Request { page, want, seq },
+            0 => Body::Request {
+                page,
+                want,
+                seq,
+                since,
+            },
             1 => Body::Pull {
                 page,
                 want,
                 txn,
                 node,
+                since,
             },
-            2 => Body::Invalidate { page, txn, node },
+            2 => Body::Invalidate {
+                page,
+                txn,
+                node,
+                since,
+            },
             3 => Body::Ack { page, txn },
             4 => Body::Contents { page, txn },
             5 => Body::Grant {
@@ -99,7 +110,12 @@ fn each_error_has_its_name() {
     let drop = good(Body::Drop { range });
     let node = NodeId::new(1).unwrap();
     let txn = Txn(1);
-    let invalidate = good(Body::Invalidate { page, txn, node });
+    let invalidate = good(Body::Invalidate {
+        page,
+        txn,
+        node,
+        since: Time(0),
+    });
     let cases: [(&[u8; HEADER], usize, u8, WireError); 8] = [
         (&ack, 0, 0, WireError::Kind),
         (&ack, 0, 10, WireError::Kind),
