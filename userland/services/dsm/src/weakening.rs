@@ -31,7 +31,7 @@ pub enum Weakening {
     IncarnationIgnored,
     /// An order during a hold is obeyed later, and forgotten.
     DeferredForgotten,
-    /// A node of higher number is kept waiting by the long hold too.
+    /// An older instruction is kept waiting by the long hold too.
     LongHoldForAll,
 }
 
