@@ -209,7 +209,6 @@ pub fn encode(message: &Message) -> [u8; HEADER] {
             detail: access(want),
             node: node.index() as u8,
             number: txn.0,
-            ..none
         },
         Body::Invalidate {
             txn, node, since, ..
