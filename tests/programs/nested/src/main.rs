@@ -129,7 +129,9 @@ fn touch() {
 }
 
 #[dyad::task]
-async fn main() -> Result<()> {
+async fn main(args: Args) -> Result<()> {
+    // The victim's.
+    args.expect_options(&["--scene"])?;
     let end = Instant::now() + LENGTH;
     prepare()?;
     let nodes: Vec<NodeId> = dyad::system()?.nodes().map(|n| n.id).collect();

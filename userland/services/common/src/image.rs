@@ -213,6 +213,7 @@ mod tests {
             (DATA + 0x10000, PF_W, 0, 0x2000),
         ]);
         let b = Bundle::parse(&file).unwrap();
+        assert_eq!(zero_pages(&b), 4 + 2);
         let of = |isas| -> Vec<_> {
             Regions::of(&b, isas)
                 .iter()
