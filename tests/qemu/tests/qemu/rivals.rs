@@ -33,7 +33,7 @@ pub fn trials() -> Vec<Trial> {
         ("a_full_list_of_moves", moves),
         ("flood_of_questions_about_memory", state),
         ("a_look_at_their_input", input),
-        ("nested_invocations", nested),
+        ("nesting_of_invocations", nested),
     ];
     let orders = [
         ("", [X86_64, Aarch64]),

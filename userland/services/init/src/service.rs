@@ -337,7 +337,7 @@ fn fault_in_service(number: u64, call: &Call) -> [u64; 4] {
                 .is_some_and(|own| own != w.node.index() as u64)
         });
     if of == program::INIT && !strays {
-        check(name::INIT, false, format_args!("{}", what.as_str()));
+        check(name::WARDEN, false, format_args!("{}", what.as_str()));
         shut_down(EXIT_FAILED);
     }
     [1, 0, 0, 0]
