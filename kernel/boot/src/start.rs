@@ -25,7 +25,7 @@ use core::sync::atomic::Ordering;
 use dyad_abi::bundle::{Bundle, BundleError, Scope, Segment};
 use dyad_abi::cap::{CapIndex, CapType, ObjectKind, RegionKind, Rights};
 use dyad_abi::service::{
-    ARCHIVE_BASE, ASK_BASE, INFO_BASE, INFO_MAGIC, INVOKE_STACKS, Info, MAX_THREAD_IDS, archive,
+    ARCHIVE_BASE, ASK_BASE, INFO_BASE, INFO_MAGIC, INIT_RESERVED, Info, MAX_THREAD_IDS, archive,
     slot,
 };
 use dyad_abi::user::{NodeInfo, PAGE_SIZE, SysInfo, stack_slot, tcb_address};
@@ -53,11 +53,9 @@ use dyad_object::{find, ids};
 use dyad_space::mapping::{SpaceCtx, page};
 
 /// Frames that faults of init may take on the node it starts on, and on the others, where only its
-/// services run.
-const SUPPLY: u64 = 1024;
-const SUPPLY_ELSEWHERE: u64 = 512;
-/// Threads that may invoke init.
-const INVOKERS: u64 = 1 << 20;
+/// services run: for its own pages, and for the stacks of those that invoke it.
+const SUPPLY: u64 = 512 + INIT_RESERVED;
+const SUPPLY_ELSEWHERE: u64 = 256 + INIT_RESERVED;
 
 /// The reasons why init was not started.
 #[derive(Debug)]
@@ -307,15 +305,6 @@ fn furnish<P: Platform>(
         let (bottom, top) = stack_slot(isa, 0);
         region(cx, space, bottom, top - bottom, RegionKind::Anonymous, true)?;
     }
-    let invoke = INVOKERS * dyad_abi::service::INVOKE_STACK_STRIDE;
-    region(
-        cx,
-        space,
-        INVOKE_STACKS,
-        invoke,
-        RegionKind::Anonymous,
-        true,
-    )?;
     let tcb = tcb_address(0);
     region(cx, space, tcb, PAGE_SIZE, RegionKind::Shared, true)?;
     map_page::<P>(
