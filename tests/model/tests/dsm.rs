@@ -15,7 +15,7 @@ fn scenario() -> DsmScenario {
     }
 }
 
-fn holds(s: &DsmScenario) {
+fn passes(s: &DsmScenario) {
     let report = check_dsm(s);
     println!("{s:?}: {report}");
     assert!(report.violation.is_none(), "{report}");
@@ -42,12 +42,12 @@ const DISAGREE: &str = "directory and holders disagree";
 
 #[test]
 fn dsm_three_nodes_use_one_page() {
-    holds(&scenario());
+    passes(&scenario());
 }
 
 #[test]
 fn dsm_rings_of_one_message() {
-    holds(&DsmScenario {
+    passes(&DsmScenario {
         ring: 1,
         ops: size([2, 1, 0], [2, 1, 1], [2; 3]),
         ..scenario()
@@ -57,7 +57,7 @@ fn dsm_rings_of_one_message() {
 #[test]
 fn dsm_a_node_dies() {
     for victim in size(&[1][..], &[1, 2], &[1, 2]).iter().copied() {
-        holds(&DsmScenario {
+        passes(&DsmScenario {
             victim: Some(victim),
             ops: size([1, 1, 0], [2, 1, 1], [2; 3]),
             ..scenario()
@@ -67,7 +67,7 @@ fn dsm_a_node_dies() {
 
 #[test]
 fn dsm_a_region_is_dropped_and_used_again() {
-    holds(&DsmScenario {
+    passes(&DsmScenario {
         unmaps: 1,
         ops: size([1, 1, 0], [1; 3], [2; 3]),
         ..scenario()
@@ -76,7 +76,7 @@ fn dsm_a_region_is_dropped_and_used_again() {
 
 #[test]
 fn dsm_two_nodes_use_one_page_often() {
-    holds(&DsmScenario {
+    passes(&DsmScenario {
         ops: size([2, 2, 0], [4, 4, 0], [6, 6, 0]),
         ..scenario()
     });
