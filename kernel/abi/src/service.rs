@@ -7,7 +7,7 @@ use crate::cap::CapIndex;
 use crate::ident::{MAX_CPUS, MAX_NODES};
 use crate::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, SysInfo};
 
-pub use served::{GUESTS, INIT_RESERVED, INIT_THREADS, SERVED, SERVED_BY_INIT, Served};
+pub use served::{GUESTS, INIT_THREADS, SERVED, SERVED_BY_INIT, Served};
 
 /// Well-known slots of init, some of which other programs have too. With [`Grant::All`] the program has them
 /// all.

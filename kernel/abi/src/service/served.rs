@@ -2,7 +2,7 @@
 
 use super::{INVOKE_DEPTH, INVOKE_STACK_SIZE, INVOKE_STACK_STRIDE};
 use crate::ident::{ISA_COUNT, MAX_NODES};
-use crate::user::{MAX_PROGRAM_THREADS, PAGE_SIZE};
+use crate::user::PAGE_SIZE;
 
 /// What an invocation of a service of the system may cost: how deep it may be, and how large its stack is. The
 /// service's supply is made for that ([`Served::frames`]), and nothing that a client does makes it spend more.
@@ -44,11 +44,6 @@ impl Served {
     }
 }
 
-/// Frames of init's supply on each node that are for the stacks of its clients' invocations. The kernel makes that
-/// supply.
-pub const INIT_RESERVED: u64 =
-    SERVED_BY_INIT.frames(INIT_THREADS) + GUESTS * SERVED_BY_INIT.frames(MAX_PROGRAM_THREADS);
-
 /// Thread ids whose stacks of invocations share a page table of level 2.
 const IDS_OF_TABLE: u64 = (PAGE_SIZE << 18) / (INVOKE_STACK_STRIDE << 8);
 
@@ -66,6 +61,7 @@ mod tests {
 
     use super::super::{INVOKE_STACKS, invoke_stack, program, thread_id};
     use super::*;
+    use crate::user::MAX_PROGRAM_THREADS;
     use std::collections::BTreeSet;
 
     /// The pages and page tables of all stacks that these threads can have in a service, one by one.

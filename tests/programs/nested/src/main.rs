@@ -122,7 +122,7 @@ fn touch() {
             let word = with_exposed_provenance_mut::<u64>(top as usize - 8);
             // SAFETY: 1. The region is this program's. 2. No thread has invoked it yet.
             let old = unsafe { word.read_volatile() };
-            // SAFETY: 1. As above; all write what was there.
+            // SAFETY: 1. The region is this program's. 2. All write what was there.
             unsafe { word.write_volatile(old) };
         }
     }

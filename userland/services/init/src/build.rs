@@ -9,7 +9,7 @@ use dyad_abi::bundle::Bundle;
 use dyad_abi::cap::{HardwareOp, ObjectKind, ReceiveOp, Rights};
 use dyad_abi::service::{
     ARCHIVE_BASE, GUESTS, Grant, INFO_BASE, INIT_THREADS, INPUT_BASE, Info, MAX_INPUT, SERVED,
-    archive, program, slot,
+    SERVED_BY_INIT, Served, archive, program, slot,
 };
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE};
 use dyad_abi::{CpuId, Error, Isa, NodeId};
@@ -184,7 +184,7 @@ impl Builder {
             return small.map_err(|t: Trouble| t.of(name));
         }
         let reserved = match item.bundle.invoked() {
-            Some(_) => self.reserved(),
+            Some(_) => self.reserved(SERVED),
             None => 0,
         };
         // Its clients come to it, and it spends nothing elsewhere.
@@ -205,9 +205,25 @@ impl Builder {
     }
 
     /// Frames that the stacks of invocations by init and by all programs of the run can take.
-    fn reserved(&self) -> u64 {
+    fn reserved(&self, served: Served) -> u64 {
         let guests = (0..GUESTS as usize).filter(|n| self.archive.has(PROGRAM_ITEM + n));
-        SERVED.frames(INIT_THREADS) + guests.count() as u64 * SERVED.frames(MAX_PROGRAM_THREADS)
+        served.frames(INIT_THREADS) + guests.count() as u64 * served.frames(MAX_PROGRAM_THREADS)
+    }
+
+    /// Adds frames for the stacks of invocations to init's own supplies, which are the kernel's choice.
+    pub fn supply_own(&mut self) -> Done<()> {
+        const RUN: u64 = 1;
+        let frames = self.reserved(SERVED_BY_INIT);
+        for node in self.nodes() {
+            let arena = self.store.carve(node.index(), frames).during("supply")?;
+            let memory = self.store.supply(node.index(), &arena).during("supply")?;
+            let own = &mut self.window.own;
+            own.space
+                .supply_run(node, RUN, Some((memory, 0, frames)))
+                .during("supply")?;
+        }
+        self.window.own.unreserved = frames;
+        Ok(())
     }
 
     /// A program that is no service: it has arguments, and frames for every node, so many of its pool or,

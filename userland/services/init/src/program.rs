@@ -8,8 +8,8 @@ use dyad_abi::bundle::{Bundle, Scope, Segment};
 use dyad_abi::cap::{CapIndex, ObjectKind, ROOT_ENTRIES, RegionKind, Rights, Stripes, TableAt};
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::{
-    INIT_RESERVED, INIT_THREADS, INVOKE_STACK_STRIDE, INVOKE_STACKS, SERVED, SERVED_BY_INIT,
-    Served, invoke_stack, program, slot, thread_id,
+    INIT_THREADS, INVOKE_STACK_STRIDE, INVOKE_STACKS, SERVED, SERVED_BY_INIT, Served, invoke_stack,
+    program, slot, thread_id,
 };
 use dyad_abi::user::{HEAP_BASE, MAX_PROGRAM_THREADS, PAGE_SIZE, stack_slot, tcb_address};
 use dyad_abi::{Error, Isa, NodeId, Result};
@@ -110,7 +110,7 @@ impl Program {
             isas,
             objects: store.carve(CXL, needs.objects).during("frames")?,
             user: store.carve(HOME.index(), needs.pages).during("frames")?,
-            unreserved: INIT_RESERVED,
+            unreserved: 0,
             supplies: [None; MAX_NODES],
             lent: [None; MAX_NODES + 1],
             table: parts.0,

@@ -463,6 +463,7 @@ impl Builder {
     /// The stacks of init's own threads in the services, and where faults in services go: to init, which says what
     /// they were. Those of the wardens are there from now on, whatever clients do.
     fn own_invocations(&mut self, services: [&mut Program; 2]) -> Done<()> {
+        self.supply_own()?;
         let (isas, nodes) = (self.isas, self.info.system.node_count as usize);
         let [console, pager] = services;
         for number in [program::CONSOLE, program::PAGER, program::INIT] {
