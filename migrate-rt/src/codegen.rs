@@ -115,7 +115,7 @@ pub fn compile(
 pub enum Door {
     /// As deep as kernels have it.
     Open,
-    /// As the entry of [`DOORS`](crate::DOORS) with this number says. A deeper one gets `TooDeep` in result word 0
+    /// As the entry of [`DOORS`] with this number says. A deeper one gets `TooDeep` in result word 0
     /// before a stack has been touched.
     Limited(usize),
 }

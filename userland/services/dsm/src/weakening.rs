@@ -1,6 +1,6 @@
 //! Rules of the protocol that tests take away, one at a time. Each must be missed by a test.
 //!
-//! Without the feature `weakened`, which only tests enable, no rule can be taken away: [`Rules::lacks`] is `false`.
+//! Without the feature `weakened`, which only tests enable, no rule can be taken away: `Rules::lacks` is `false`.
 
 /// What is no longer so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
