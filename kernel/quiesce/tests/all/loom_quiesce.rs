@@ -484,7 +484,7 @@ const JUDGES: [Judge; 11] = [
         overwritten,
         &[("log.rs", Release), ("log.rs", Acquire)],
     ),
-    // Who is waited for is who has been called, whatever the order.
+    // A round waits for the CPUs that it has called, and for no others. No order of accesses decides that.
     ("unheard", unheard, &[]),
     // The last look for work.
     ("work", work, &[("idle.rs", Fence)]),
