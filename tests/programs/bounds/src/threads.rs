@@ -12,7 +12,7 @@ use dyad_abi::record::EXIT_FAILED;
 use dyad_abi::service::{INFO_BASE, slot};
 use dyad_abi::user::stack_slot;
 use dyad_abi::{Error, Isa, NodeId, Result};
-use dyad_services::first::bundle;
+use dyad_services::first::{add_invoke_stacks, bundle};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Memory, Narrow, Sinv, Thread, ThreadSetup};
 
@@ -206,6 +206,7 @@ pub fn prepare(stock: &mut Stock, nodes: usize) -> Result<()> {
         let (_, top) = stack_slot(isa, LAST_ID);
         SPACE.add_region(bottom, top - bottom, RegionKind::Anonymous, true)?;
     }
+    add_invoke_stacks()?;
     for node in NodeId::first(nodes).filter(|&n| n != HOME) {
         let from: Cap<Memory> = Cap::at(slot::memory(node.index()));
         let place = stock.slot()?;

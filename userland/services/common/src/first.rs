@@ -89,6 +89,17 @@ impl Patience for Waits {
     }
 }
 
+/// Adds the region of the stacks on which the program's component is invoked, as deep as kernels have it. An
+/// invocation of a component without that region faults on its first push.
+///
+/// # Errors
+///
+/// As the kernel says.
+pub fn add_invoke_stacks() -> Result<()> {
+    let stacks = (MAX_THREAD_IDS << 8) * INVOKE_STACK_STRIDE;
+    SPACE.add_region(INVOKE_STACKS, stacks, RegionKind::Anonymous, true)
+}
+
 /// Initial size of a [`Store`].
 #[derive(Clone, Copy, Debug)]
 pub struct StoreSize {
@@ -167,9 +178,7 @@ impl Store {
                 SPACE.link(at, WINDOW + start, table)?;
             }
         }
-        // Components that this program makes may invoke it, as deep as kernels have it.
-        let stacks = (MAX_THREAD_IDS << 8) * INVOKE_STACK_STRIDE;
-        SPACE.add_region(INVOKE_STACKS, stacks, RegionKind::Anonymous, true)?;
+        add_invoke_stacks()?;
         Ok(store)
     }
 
