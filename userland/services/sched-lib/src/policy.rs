@@ -132,13 +132,11 @@ impl<const N: usize> Scheduler<N> {
             return;
         };
         let used = now.saturating_sub(run.since);
-        // The turn may have ended since, with nothing left to charge.
-        if self.ready.is_on(run.priority, run.group) {
-            let rest = &mut self.rest[run.priority.get() as usize];
-            *rest = rest.saturating_sub(used);
-            if *rest < MIN_SLICE {
-                self.ready.end(run.priority);
-            }
+        // No turn has begun since; if its has ended, that changes nothing.
+        let rest = &mut self.rest[run.priority.get() as usize];
+        *rest = rest.saturating_sub(used);
+        if *rest < MIN_SLICE {
+            self.ready.end(run.priority);
         }
         if !run.goes_on {
             return;
@@ -255,9 +253,7 @@ impl<const N: usize> Scheduler<N> {
         match why {
             Stop::Turn => {
                 self.ready.push_back(thread, entry.priority, entry.group);
-                if has_run {
-                    self.ready.pass(thread, entry.priority, entry.group);
-                }
+                self.ready.pass(thread, entry.priority, entry.group);
             }
             Stop::Interrupted => {}
             Stop::Blocked(Some(at)) | Stop::Refused(Some(at)) => {

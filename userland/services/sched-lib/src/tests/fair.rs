@@ -71,7 +71,8 @@ fn turns_of(counts: &[usize], pieces: &[u64], dispatches: usize) -> Vec<Turn> {
         s.stopped(thread, entry(thread), Stop::Interrupted);
     }
     // The last one may go on.
-    turns.pop();
+    let last = turns.pop().map_or(0, |t| t.time());
+    assert!(last <= SLICE, "a turn of {last} ns");
     turns
 }
 
@@ -170,6 +171,31 @@ fn an_urgent_thread_does_not_take_the_turn_from_a_group() {
     assert_eq!(s.next(25_000_000, find), run(b, SLICE));
 }
 
+/// News of a thread that does not run end no turn of the one that does.
+#[test]
+fn news_of_others_of_its_program_do_not_cost_a_thread_its_turn() {
+    let (a, b, c) = (EACH, EACH + 1, 2 * EACH);
+    let mut s = Scheduler::<ALL>::new();
+    [a, c].into_iter().for_each(|t| s.ready(t, entry(t)));
+    let run = |thread: usize, slice_ns| Next::Run {
+        thread,
+        priority: entry(thread).priority,
+        slice_ns,
+    };
+    assert_eq!(s.next(0, found), run(a, SLICE));
+    s.told(b, entry(b), News::Sleeps(Some(1 << 40)));
+    s.stopped(a, entry(a), Stop::Interrupted);
+    assert_eq!(s.next(1_000_000, found), run(a, SLICE - 1_000_000));
+    s.stopped(a, entry(a), Stop::Interrupted);
+    s.told(b, entry(b), News::Sleeps(None));
+    assert_eq!(s.next(2_000_000, found), run(a, SLICE - 2_000_000));
+    s.stopped(a, entry(a), Stop::Blocked(None));
+    assert_eq!(s.next(3_000_000, found), run(b, SLICE - 3_000_000));
+    s.stopped(b, entry(b), Stop::Refused(Some(1 << 40)));
+    s.ready(a, entry(a));
+    assert_eq!(s.next(3_000_000, found), run(c, SLICE), "it was over");
+}
+
 /// What threads of other programs do when they stop, by number.
 fn stop(n: u8, now: u64) -> Stop {
     match n % 8 {
@@ -266,7 +292,7 @@ proptest! {
             let Next::Run { thread, slice_ns, .. } = s.next(now, found) else {
                 panic!("the victim is ready");
             };
-            prop_assert!(slice_ns <= SLICE);
+            prop_assert!((ROUNDED..=SLICE).contains(&slice_ns));
             let time = length.min(slice_ns);
             now += time;
             all += time;
