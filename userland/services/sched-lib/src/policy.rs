@@ -266,6 +266,8 @@ impl<const N: usize> Scheduler<N> {
         // A group of which nothing is ready any more does not find the rest of its turn when it wakes up again.
         if has_run && !self.ready.has(entry.priority, entry.group) {
             self.ready.leave(entry.priority, entry.group);
+            // There is nothing to charge.
+            self.last = None;
         }
     }
 }

@@ -36,6 +36,11 @@ impl Priority {
     pub const fn get(self) -> u8 {
         self.0
     }
+
+    /// The number, in a form that the compiler sees the bound of.
+    const fn index(self) -> usize {
+        self.0 as usize % PRIORITIES
+    }
 }
 
 /// Threads that share the time of one, as those of a program do: 0 to 7.
@@ -56,6 +61,11 @@ impl Group {
     /// The number.
     pub const fn get(self) -> u8 {
         self.0
+    }
+
+    /// As [`Priority::index`].
+    const fn index(self) -> usize {
+        self.0 as usize % GROUPS
     }
 }
 
@@ -168,7 +178,7 @@ impl<const N: usize> ReadyQueues<N> {
             return false;
         }
         let me = thread as u16;
-        let queue = &mut self.queues[priority.0 as usize][group.0 as usize];
+        let queue = &mut self.queues[priority.index()][group.index()];
         let (before, after) = match front {
             true => (NONE, queue.first),
             false => (queue.last, NONE),
@@ -188,8 +198,8 @@ impl<const N: usize> ReadyQueues<N> {
             after,
             place: Some((priority, group)),
         };
-        self.levels[priority.0 as usize].groups |= 1 << group.0;
-        self.waiting |= 1 << priority.0;
+        self.levels[priority.index()].groups |= 1 << group.index();
+        self.waiting |= 1 << priority.index();
         true
     }
 
@@ -203,7 +213,7 @@ impl<const N: usize> ReadyQueues<N> {
         else {
             return false;
         };
-        let queue = &mut self.queues[priority.0 as usize][group.0 as usize];
+        let queue = &mut self.queues[priority.index()][group.index()];
         if before == NONE {
             queue.first = after;
         } else {
@@ -215,11 +225,7 @@ impl<const N: usize> ReadyQueues<N> {
             self.links[after as usize].before = before;
         }
         if queue.first == NONE {
-            let level = &mut self.levels[priority.0 as usize];
-            level.groups &= !(1 << group.0);
-            if level.groups == 0 {
-                self.waiting &= !(1 << priority.0);
-            }
+            self.emptied(priority, group);
         }
         self.links[thread].place = None;
         true
@@ -228,18 +234,18 @@ impl<const N: usize> ReadyQueues<N> {
     /// The thread that goes first.
     pub fn first(&self) -> Option<Popped> {
         let priority = Priority(self.waiting.checked_ilog2()? as u8);
-        let level = &self.levels[priority.0 as usize];
-        let queues = &self.queues[priority.0 as usize];
+        let level = &self.levels[priority.index()];
+        let queues = &self.queues[priority.index()];
         let mut group = level.turn;
-        let mut thread = queues[group.0 as usize].first;
+        let mut thread = queues[group.index()].first;
         // Nothing of the group is ready, or all others have had the CPU since this one passed it on.
         let begins = level.over || thread == NONE || thread == level.passed;
         if begins {
             // The next group by number; itself comes last.
-            let after = u32::from(group.0) + 1;
+            let after = group.index() as u32 + 1;
             let distance = level.groups.rotate_right(after).trailing_zeros();
             group = Group(((after + distance) % GROUPS as u32) as u8);
-            thread = queues[group.0 as usize].first;
+            thread = queues[group.index()].first;
         }
         Some(Popped {
             thread: thread as usize,
@@ -253,30 +259,56 @@ impl<const N: usize> ReadyQueues<N> {
     /// [`end`](Self::end), or until nothing of it is ready.
     pub fn pop(&mut self) -> Option<Popped> {
         let popped = self.first()?;
-        self.remove(popped.thread);
-        let level = &mut self.levels[popped.priority.0 as usize];
-        level.turn = popped.group;
+        let Popped {
+            thread,
+            priority,
+            group,
+            begins,
+        } = popped;
+        // As `remove` does, of the first of a queue.
+        let link = &mut self.links[thread];
+        link.place = None;
+        let after = link.after;
+        let queue = &mut self.queues[priority.index()][group.index()];
+        queue.first = after;
+        let level = &mut self.levels[priority.index()];
+        level.turn = group;
         level.over = false;
-        if popped.begins {
+        if begins {
             level.passed = NONE;
+        }
+        if after == NONE {
+            queue.last = NONE;
+            self.emptied(priority, group);
+        } else {
+            self.links[after as usize].before = NONE;
         }
         Some(popped)
     }
 
+    /// A group has no thread of this priority any more.
+    fn emptied(&mut self, priority: Priority, group: Group) {
+        let level = &mut self.levels[priority.index()];
+        level.groups &= !(1 << group.index());
+        if level.groups == 0 {
+            self.waiting &= !(1 << priority.index());
+        }
+    }
+
     /// Whether the group has threads of this priority.
     pub fn has(&self, priority: Priority, group: Group) -> bool {
-        self.levels[priority.0 as usize].groups & 1 << group.0 != 0
+        self.levels[priority.index()].groups & 1 << group.index() != 0
     }
 
     /// Whether the group has the turn of this priority.
     pub fn is_on(&self, priority: Priority, group: Group) -> bool {
-        let level = &self.levels[priority.0 as usize];
+        let level = &self.levels[priority.index()];
         level.turn == group && !level.over
     }
 
     /// Ends the turn of this priority: other groups go first now.
     pub fn end(&mut self, priority: Priority) {
-        self.levels[priority.0 as usize].over = true;
+        self.levels[priority.index()].over = true;
     }
 
     /// Ends the turn of this priority if the group has it.
@@ -290,7 +322,7 @@ impl<const N: usize> ReadyQueues<N> {
     /// groups.
     pub fn pass(&mut self, thread: usize, priority: Priority, group: Group) {
         if self.is_on(priority, group) && thread < N {
-            let passed = &mut self.levels[priority.0 as usize].passed;
+            let passed = &mut self.levels[priority.index()].passed;
             if *passed == NONE {
                 *passed = thread as u16;
             }
