@@ -132,8 +132,8 @@ impl<const N: usize> Scheduler<N> {
             return;
         };
         let used = now.saturating_sub(run.since);
-        // No turn has begun since; if its has ended, that changes nothing.
-        let rest = &mut self.rest[run.priority.get() as usize];
+        // No turn has begun since; if that of the run has ended, this changes nothing.
+        let rest = &mut self.rest[run.priority.index()];
         *rest = rest.saturating_sub(used);
         if *rest < MIN_SLICE {
             self.ready.end(run.priority);
@@ -196,7 +196,7 @@ impl<const N: usize> Scheduler<N> {
                 group,
                 begins,
             } = popped;
-            let rest = &mut self.rest[priority.get() as usize];
+            let rest = &mut self.rest[priority.index()];
             if begins {
                 *rest = 0;
             }

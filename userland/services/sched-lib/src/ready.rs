@@ -38,7 +38,7 @@ impl Priority {
     }
 
     /// The number, in a form that the compiler sees the bound of.
-    const fn index(self) -> usize {
+    pub(crate) const fn index(self) -> usize {
         self.0 as usize % PRIORITIES
     }
 }
