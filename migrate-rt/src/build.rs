@@ -24,7 +24,7 @@ pub use stamp::Figures;
 pub use times::StageTime;
 
 use crate::align::{self, Plan};
-use crate::codegen::{self, Needs};
+use crate::codegen::{self, Door, Needs};
 use crate::files::{self, FileError};
 use crate::frontend::{self, PreLto, Source};
 use crate::ir::NeutralIr;
@@ -374,7 +374,7 @@ fn objects(
 ) -> Result<Vec<Object>, BuildError> {
     let app = codegen::compile(tools, &neutral.for_isa(isa), dir, APP)?;
     let needs = Needs {
-        service: neutral.defines(crate::SERVICE),
+        service: Door::of(neutral),
         crossing: neutral.crosses(),
         strange: neutral.declares(codegen::STRANGE.name),
         migrates: match migrates {

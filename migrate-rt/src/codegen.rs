@@ -8,8 +8,9 @@
 
 mod spine;
 
+use crate::DOORS;
 use crate::files::{self, FileError};
-use crate::ir::IsaIr;
+use crate::ir::{IsaIr, NeutralIr};
 use crate::process::{ToolError, assemble, run_quiet};
 use crate::toolchain::Toolchain;
 use dyad_abi::Isa;
@@ -109,11 +110,39 @@ pub fn compile(
     llc(tools, ir.isa(), ir.text(), dir, name)
 }
 
+/// How deep an invocation of a service may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// As deep as kernels have it.
+    Open,
+    /// As the entry of [`DOORS`] with this number says. A deeper one gets `TooDeep` in result word 0
+    /// before a stack has been touched.
+    Limited(usize),
+}
+
+impl Door {
+    /// That of the program, if it is a service.
+    pub(crate) fn of(neutral: &NeutralIr) -> Option<Door> {
+        let limited = DOORS.iter().position(|(name, _)| neutral.defines(name));
+        match limited {
+            Some(n) => Some(Door::Limited(n)),
+            None => neutral.defines(crate::SERVICE).then_some(Door::Open),
+        }
+    }
+
+    const fn stub(self) -> &'static Stub {
+        match self {
+            Door::Open => &ENTERED,
+            Door::Limited(n) => &LIMITED[n],
+        }
+    }
+}
+
 /// Which routines a program needs besides those that all have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// It can be invoked.
-    pub service: bool,
+    pub service: Option<Door>,
     /// It has functions that run on one ISA only.
     pub crossing: bool,
     /// It calls the routine of an instruction that interpreters do not know.
@@ -262,6 +291,42 @@ const ENTERED: Stub = Stub {
               b dyad_invoked",
 };
 
+/// The same for services that say how deep an invocation may be: the low byte of the token is looked at first. There is
+/// no stack yet, and the way back needs none: `dyad_return` with `TooDeep`. If the kernel refuses that, there is
+/// nothing to go back to.
+const LIMITED: [Stub; 2] = [
+    Stub {
+        name: crate::INVOKED,
+        x86_64: "cmpb $4, %r9b; ja 1f; \
+                 leaq 0x18000001(%r9), %rsp; shlq $18, %rsp; callq dyad_invoked_to_4; ud2; \
+                 1: xorl %edi, %edi; movl $22, %esi; xorl %edx, %edx; xorl %r10d, %r10d; \
+                 xorl %r8d, %r8d; syscall; ud2",
+        aarch64: "and x9, x5, #0xff; cmp x9, #4; b.hi 1f; \
+                  movz x9, #0x6000, lsl #32; add x9, x9, x5, lsl #18; add sp, x9, #64, lsl #12; \
+                  b dyad_invoked_to_4; \
+                  1: mov x0, xzr; mov x1, #22; mov x2, xzr; mov x3, xzr; mov x4, xzr; \
+                  svc #0; brk #1",
+    },
+    Stub {
+        name: crate::INVOKED,
+        x86_64: "cmpb $6, %r9b; ja 1f; \
+                 leaq 0x18000001(%r9), %rsp; shlq $18, %rsp; callq dyad_invoked_to_6; ud2; \
+                 1: xorl %edi, %edi; movl $22, %esi; xorl %edx, %edx; xorl %r10d, %r10d; \
+                 xorl %r8d, %r8d; syscall; ud2",
+        aarch64: "and x9, x5, #0xff; cmp x9, #6; b.hi 1f; \
+                  movz x9, #0x6000, lsl #32; add x9, x9, x5, lsl #18; add sp, x9, #64, lsl #12; \
+                  b dyad_invoked_to_6; \
+                  1: mov x0, xzr; mov x1, #22; mov x2, xzr; mov x3, xzr; mov x4, xzr; \
+                  svc #0; brk #1",
+    },
+];
+
+const _: () = {
+    use dyad_abi::Error;
+    assert!(DOORS[0].1 == 4 && DOORS[1].1 == 6);
+    assert!(Error::TooDeep as u64 == 22 && dyad_abi::cap::RETURN == 0);
+};
+
 const _: () = {
     use dyad_abi::service::{INVOKE_STACK_STRIDE, INVOKE_STACKS, invoke_stack};
     assert!(INVOKE_STACKS == 0x6000 << 32 && INVOKE_STACK_STRIDE == 1 << 18);
@@ -337,7 +402,7 @@ fn stubs(isa: Isa, needs: Needs) -> String {
         Isa::Aarch64 => ("aarch64-unknown-none", '%'),
     };
     let mut out = format!("target triple = \"{triple}\"\n");
-    let service = needs.service.then_some(&ENTERED);
+    let service = needs.service.map(Door::stub);
     let crossing: &[Stub] = if needs.crossing { &CROSSING } else { &[] };
     let spine: &[Stub] = match needs.migrates {
         Some(_) => &spine::STUBS,

@@ -57,6 +57,11 @@ pub const ENTRY: &str = "_dyad_start";
 pub const INVOKED: &str = "_dyad_invoked";
 /// The name of the function that a program defines to be a service.
 pub const SERVICE: &str = "dyad_invoked";
+/// Names of that function in services with a limit on how deep an invocation may be, and the limits.
+pub const DOORS: [(&str, u64); 2] = [
+    ("dyad_invoked_to_4", dyad_abi::service::SERVED.depth),
+    ("dyad_invoked_to_6", dyad_abi::service::SERVED_BY_INIT.depth),
+];
 
 /// A symbol name for people.
 pub fn demangle(name: &str) -> String {

@@ -2,9 +2,9 @@
 //!
 //! The front end's target has no floating-point registers, so that crates take the paths that need no
 //! intrinsics of an ISA. Its functions say so in their attributes. What is compiled is as neutral as ever:
-//! operations on floating-point numbers are operations in IR, whoever executes them. So the
-//! optimiser of the same toolchain, which runs the pipeline that the compiler would run, adds the vector and
-//! floating-point registers that both ISAs have; of what attributes say the last word counts.
+//! operations on floating-point numbers are operations in IR, whatever the registers. The optimiser of the same
+//! toolchain runs the pipeline that the compiler would run. It adds the vector and floating-point registers that both
+//! ISAs have: where attributes disagree, the last one counts.
 //!
 //! The attributes change before the optimisation, not after it: what decides about vectors, unrolling and tables
 //! asks what an operation costs.

@@ -456,7 +456,7 @@ impl Cpu {
         }
     }
 
-    /// What happens from here on is not counted; `left` as above.
+    /// What happens from here on is not counted; `left`: see [`counts`](Self::counts).
     pub fn freeze(&mut self, left: u64) {
         self.last = Some(self.counts(left));
         // Traces end where counters do.

@@ -56,6 +56,8 @@ pub mod name {
     pub const INIT: &str = "init.start";
     /// Check of init: the leader of the wardens can access init's records of the system. Recorded only if not.
     pub const RECORDS: &str = "init.records";
+    /// Check of init: none of its threads has faulted, in a service or elsewhere. Recorded only if not.
+    pub const WARDEN: &str = "init.faulted";
     /// Check of init: how the program ended.
     pub const EXIT: &str = "app.exit";
     /// Check of init: all frames of the program have been returned.
@@ -76,9 +78,9 @@ pub mod name {
     pub const SIM: &str = "sim.";
 
     /// All names.
-    pub const ALL: [&str; 13] = [
-        BOOT, SELF_TEST, TABLES, INIT, RECORDS, EXIT, FRAMES, BESIDE, MIGRATIONS, CROSSINGS,
-        DOORBELLS, MESSAGES, RECOVERED,
+    pub const ALL: [&str; 14] = [
+        BOOT, SELF_TEST, TABLES, INIT, RECORDS, WARDEN, EXIT, FRAMES, BESIDE, MIGRATIONS,
+        CROSSINGS, DOORBELLS, MESSAGES, RECOVERED,
     ];
 
     /// Whether a program may give this name to a check or counter.

@@ -1,9 +1,13 @@
 //! The interface between the user-level system and programs: well-known capability slots, the info page, the
 //! protocols of the services. The kernel uses only the part that it needs to start `init`.
 
+mod served;
+
 use crate::cap::CapIndex;
 use crate::ident::{MAX_CPUS, MAX_NODES};
 use crate::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, SysInfo};
+
+pub use served::{GUESTS, INIT_THREADS, SERVED, SERVED_BY_INIT, Served};
 
 /// Well-known slots of init, some of which other programs have too. With [`Grant::All`] the program has them
 /// all.
@@ -258,6 +262,18 @@ pub mod program {
     pub const FIRST: u64 = 8;
     /// One past the last.
     pub const MAX: u64 = 32;
+
+    /// The name of a service with this number.
+    pub const fn name(number: u64) -> &'static str {
+        match number {
+            INIT => "init",
+            SCHED..CONSOLE => "sched",
+            CONSOLE => "console",
+            PAGER => "pager",
+            QUIESCED => "quiesced",
+            _ => "no service",
+        }
+    }
 }
 
 /// One past the largest thread id: there are stacks of invocations for this many ids.

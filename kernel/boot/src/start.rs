@@ -25,8 +25,7 @@ use core::sync::atomic::Ordering;
 use dyad_abi::bundle::{Bundle, BundleError, Scope, Segment};
 use dyad_abi::cap::{CapIndex, CapType, ObjectKind, RegionKind, Rights};
 use dyad_abi::service::{
-    ARCHIVE_BASE, ASK_BASE, INFO_BASE, INFO_MAGIC, INVOKE_STACKS, Info, MAX_THREAD_IDS, archive,
-    slot,
+    ARCHIVE_BASE, ASK_BASE, INFO_BASE, INFO_MAGIC, Info, MAX_THREAD_IDS, archive, slot,
 };
 use dyad_abi::user::{NodeInfo, PAGE_SIZE, SysInfo, stack_slot, tcb_address};
 use dyad_abi::{ABI_VERSION, Error, Isa, Result, ask};
@@ -52,12 +51,10 @@ use dyad_object::time::{Budgets, UNLIMITED};
 use dyad_object::{find, ids};
 use dyad_space::mapping::{SpaceCtx, page};
 
-/// Frames that faults of init may take on the node it starts on, and on the others, where only its
-/// services run.
+/// Frames that faults of init may take on the node it starts on, and on the others. Those for the stacks of its clients'
+/// invocations init takes itself.
 const SUPPLY: u64 = 1024;
 const SUPPLY_ELSEWHERE: u64 = 512;
-/// Threads that may invoke init.
-const INVOKERS: u64 = 1 << 20;
 
 /// The reasons why init was not started.
 #[derive(Debug)]
@@ -307,15 +304,6 @@ fn furnish<P: Platform>(
         let (bottom, top) = stack_slot(isa, 0);
         region(cx, space, bottom, top - bottom, RegionKind::Anonymous, true)?;
     }
-    let invoke = INVOKERS * dyad_abi::service::INVOKE_STACK_STRIDE;
-    region(
-        cx,
-        space,
-        INVOKE_STACKS,
-        invoke,
-        RegionKind::Anonymous,
-        true,
-    )?;
     let tcb = tcb_address(0);
     region(cx, space, tcb, PAGE_SIZE, RegionKind::Shared, true)?;
     map_page::<P>(

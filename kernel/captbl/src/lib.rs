@@ -48,7 +48,7 @@
 //! | deactivate | intent; CAS ACTIVE -> CLOSING; log; fence, load E; w1; write-back; CAS -> FREE; intent cleared | a stamp from before the CAS is older than the last use (C1b); in the log before it can be stamped |
 //! | copy | rights and payload narrowed; activate | - |
 //! | cons | intent; pin root; pin leaf; load entry; quiesced; CAS Empty(s) -> Present; log; intent cleared | an edge never exists without its pins (P1) |
-//! | decons | intent; neither leaf nor root is frozen; CAS Present -> Closing; log; fence, load E; CAS -> Empty(s); unpin leaf; unpin root; intent cleared | as above |
+//! | decons | intent; neither leaf nor root is frozen; CAS Present -> Closing; log; fence, load E; CAS -> Empty(s); unpin leaf; unpin root; intent cleared | as for deactivate: the stamp is older than the last use otherwise (C1b) |
 //! | recover a slot | CAS RESERVED or CLOSING(dead) -> CLOSING(own); then as deactivate | one recoverer at a time stores to the line |
 //! | recover an entry | fence, load E; CAS Closing(dead) -> Empty(s); log | idempotent |
 //! | revoke | add 1 to the entry; log; fence, load E | - |

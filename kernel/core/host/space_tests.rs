@@ -260,7 +260,7 @@ fn capabilities_of_earlier_uses_of_a_frame_map_nothing() {
         .frames()
         .from_untyped_begin(weak.frame, None, c.epochs(), &c.intents())
         .unwrap();
-    claim.frame_done(&c.frames()).unwrap();
+    claim.frame_done(c.frames()).unwrap();
     let new = c
         .frames()
         .from_untyped_finish(claim, Use::User, &c.intents())

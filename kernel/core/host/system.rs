@@ -198,7 +198,7 @@ impl System {
             .from_untyped_begin(head, None, c.epochs(), &c.intents())
             .unwrap();
         while claim.next_frame().is_some() {
-            claim.frame_done(&c.frames()).unwrap();
+            claim.frame_done(c.frames()).unwrap();
         }
         c.frames()
             .from_untyped_finish(claim, used, &c.intents())

@@ -164,7 +164,7 @@ fn a_block_is_that_of_the_capability_and_not_a_later_one() {
         .from_untyped_begin(head.frame, None, c.epochs(), &intents)
         .unwrap();
     while claim.next_frame().is_some() {
-        claim.frame_done(&frames).unwrap();
+        claim.frame_done(frames).unwrap();
     }
     let now = frames
         .from_untyped_finish(claim, Use::User, &intents)

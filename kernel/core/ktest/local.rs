@@ -12,7 +12,8 @@ use dyad_ring::Message;
 use dyad_shm::superblock::MAGIC;
 use dyad_shm::{FUSED_BASE, FUSED_END, FrameRef, IMAGE_BASE, PhysAddr, PoolId};
 
-use super::{Outcome, TestCtx, ensure, fail, gives, ktest, remark, rig, spaces};
+use super::rig::{self, Rig};
+use super::{Outcome, TestCtx, ensure, fail, gives, ktest, remark, spaces};
 
 const ANONYMOUS: u64 = RegionKind::Anonymous as u64;
 
@@ -176,192 +177,185 @@ fn pools_are_mapped_at_the_fused_base(cx: &TestCtx<'_>) -> Outcome {
 }
 
 #[ktest(ops)]
-fn anonymous_pages_are_the_same_in_both_tables(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let space = spaces::create(rig)?;
-        let len = 40 * PAGE_SIZE;
-        spaces::region(&rig.k, space, HEAP_BASE, len, ANONYMOUS | 1 << 8)?;
-        // A fault makes only so many tables: the first one, those for this node.
-        cx.machine
-            .copy_out(space, HEAP_BASE + PAGE_SIZE, b"tables")?;
-        for i in (0..40).step_by(3) {
-            let va = HEAP_BASE + i * PAGE_SIZE + 17;
-            cx.machine.copy_out(space, va, b"seen by all")?;
-            let mut frames = [PhysAddr(0); 2];
-            for (k, isa) in cx.node.isas().enumerate() {
-                let Some((_, leaf)) = spaces::look(&rig.k, space, isa, va) else {
-                    return fail(format_args!("{va:#x} is not in the table of {isa}"));
-                };
-                let perms = Perms::READ | Perms::WRITE | Perms::USER;
-                let is = leaf.perms & (perms | Perms::EXECUTE);
-                ensure!(is == perms, "{va:#x} has {is:?} on {isa}");
-                frames[k] = leaf.pa;
-            }
-            let n = cx.node.isas().count();
-            let same = frames[0] == frames[n - 1];
-            ensure!(same, "{va:#x}: different frames {frames:?}");
-            let mut back = [0; 11];
-            ensure!(
-                cx.node.map.read_bytes(frames[0].add(17), &mut back),
-                "no memory"
-            );
-            ensure!(&back == b"seen by all", "wrong bytes");
+fn anonymous_pages_are_the_same_in_both_tables(rig: &Rig<'_>) -> Outcome {
+    let cx = rig.cx;
+    let space = spaces::create(rig)?;
+    let len = 40 * PAGE_SIZE;
+    spaces::region(&rig.k, space, HEAP_BASE, len, ANONYMOUS | 1 << 8)?;
+    // A fault makes only so many tables: the first one, those for this node.
+    cx.machine
+        .copy_out(space, HEAP_BASE + PAGE_SIZE, b"tables")?;
+    for i in (0..40).step_by(3) {
+        let va = HEAP_BASE + i * PAGE_SIZE + 17;
+        cx.machine.copy_out(space, va, b"seen by all")?;
+        let mut frames = [PhysAddr(0); 2];
+        for (k, isa) in cx.node.isas().enumerate() {
+            let Some((_, leaf)) = spaces::look(&rig.k, space, isa, va) else {
+                return fail(format_args!("{va:#x} is not in the table of {isa}"));
+            };
+            let perms = Perms::READ | Perms::WRITE | Perms::USER;
+            let is = leaf.perms & (perms | Perms::EXECUTE);
+            ensure!(is == perms, "{va:#x} has {is:?} on {isa}");
+            frames[k] = leaf.pa;
         }
-        spaces::dissolve(&rig.k, space);
-        for isa in cx.node.isas() {
-            let found = spaces::look(&rig.k, space, isa, HEAP_BASE);
-            ensure!(found.is_none(), "still mapped for {isa}");
-        }
-        Ok(None)
-    })
+        let n = cx.node.isas().count();
+        let same = frames[0] == frames[n - 1];
+        ensure!(same, "{va:#x}: different frames {frames:?}");
+        let mut back = [0; 11];
+        ensure!(
+            cx.node.map.read_bytes(frames[0].add(17), &mut back),
+            "no memory"
+        );
+        ensure!(&back == b"seen by all", "wrong bytes");
+    }
+    spaces::dissolve(&rig.k, space);
+    for isa in cx.node.isas() {
+        let found = spaces::look(&rig.k, space, isa, HEAP_BASE);
+        ensure!(found.is_none(), "still mapped for {isa}");
+    }
+    Ok(None)
 }
 
 #[ktest(ops)]
-fn words_of_user_memory_are_exchanged_in_one_step(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let object = spaces::create(rig)?;
-        let at = HEAP_BASE + 24;
-        spaces::region(&rig.k, object, HEAP_BASE, PAGE_SIZE, ANONYMOUS | 1 << 8)?;
-        let end = HEAP_BASE + PAGE_SIZE;
-        spaces::region(&rig.k, object, end, PAGE_SIZE, ANONYMOUS)?;
-        let exchange = SpaceOp::Exchange as u32;
-        let space = rig.cap(ObjectKind::Space, object, rig::only(exchange))?;
-        let words = |va, old, new| rig.sys(space, exchange, &[va, old, new]);
-        // The page comes with it, and is zero.
-        gives!(words(at, 0, 5), Ok(0));
-        gives!(words(at, 0, 7), Ok(5));
-        gives!(words(at, 5, u64::MAX), Ok(5));
-        gives!(words(at, u64::MAX, 9), Ok(u64::MAX));
-        let mut word = [0; 8];
-        cx.machine.copy_in(object, at, &mut word)?;
-        gives!(u64::from_le_bytes(word), 9);
-        for bad in [at + 1, at + 4, end - 4] {
-            gives!(words(bad, 0, 1), Err(Error::BadArgument));
-        }
-        for bad in [
-            0,
-            8,
-            end,
-            end + PAGE_SIZE,
-            USER_END,
-            USER_END - 4,
-            FUSED_BASE,
-            !7,
-        ] {
-            gives!(words(bad, 0, 1), Err(Error::BadAddress));
-        }
-        let without = rig.cap(ObjectKind::Space, object, rig::all_but(exchange))?;
-        gives!(rig.sys(without, exchange, &[at, 9, 1]), Err(Error::Denied));
-        gives!(words(at, 9, 9), Ok(9));
-        Ok(None)
-    })
+fn words_of_user_memory_are_exchanged_in_one_step(rig: &Rig<'_>) -> Outcome {
+    let object = spaces::create(rig)?;
+    let at = HEAP_BASE + 24;
+    spaces::region(&rig.k, object, HEAP_BASE, PAGE_SIZE, ANONYMOUS | 1 << 8)?;
+    let end = HEAP_BASE + PAGE_SIZE;
+    spaces::region(&rig.k, object, end, PAGE_SIZE, ANONYMOUS)?;
+    let exchange = SpaceOp::Exchange as u32;
+    let space = rig.cap(ObjectKind::Space, object, rig::only(exchange))?;
+    let words = |va, old, new| rig.sys(space, exchange, &[va, old, new]);
+    // The page comes with it, and is zero.
+    gives!(words(at, 0, 5), Ok(0));
+    gives!(words(at, 0, 7), Ok(5));
+    gives!(words(at, 5, u64::MAX), Ok(5));
+    gives!(words(at, u64::MAX, 9), Ok(u64::MAX));
+    let mut word = [0; 8];
+    rig.cx.machine.copy_in(object, at, &mut word)?;
+    gives!(u64::from_le_bytes(word), 9);
+    for bad in [at + 1, at + 4, end - 4] {
+        gives!(words(bad, 0, 1), Err(Error::BadArgument));
+    }
+    for bad in [
+        0,
+        8,
+        end,
+        end + PAGE_SIZE,
+        USER_END,
+        USER_END - 4,
+        FUSED_BASE,
+        !7,
+    ] {
+        gives!(words(bad, 0, 1), Err(Error::BadAddress));
+    }
+    let without = rig.cap(ObjectKind::Space, object, rig::all_but(exchange))?;
+    gives!(rig.sys(without, exchange, &[at, 9, 1]), Err(Error::Denied));
+    gives!(words(at, 9, 9), Ok(9));
+    Ok(None)
 }
 
 /// The home of a region is a node that there is. What is refused leaves nothing in the way.
 #[ktest(ops)]
-fn regions_have_no_home_where_there_is_no_node(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let object = spaces::create(rig)?;
-        let add = SpaceOp::AddRegion as u32;
-        let space = rig.cap(ObjectKind::Space, object, rig::only(add))?;
-        let of = |home: u64| {
-            let kind = ANONYMOUS | 1 << 8 | home << 9;
-            rig.sys(space, add, &[HEAP_BASE, PAGE_SIZE, kind])
-        };
-        // Homes are numbered from 1.
-        let nodes = cx.node.params.node_count as u64;
-        for none in [nodes + 1, MAX_NODES as u64 + 1, 15] {
-            gives!(of(none), Err(Error::NoSuchNode));
-        }
-        gives!(of(16), Err(Error::BadArgument));
-        gives!(of(nodes), Ok(0));
-        gives!(of(nodes), Err(Error::Exists));
-        Ok(None)
-    })
+fn regions_have_no_home_where_there_is_no_node(rig: &Rig<'_>) -> Outcome {
+    let object = spaces::create(rig)?;
+    let add = SpaceOp::AddRegion as u32;
+    let space = rig.cap(ObjectKind::Space, object, rig::only(add))?;
+    let of = |home: u64| {
+        let kind = ANONYMOUS | 1 << 8 | home << 9;
+        rig.sys(space, add, &[HEAP_BASE, PAGE_SIZE, kind])
+    };
+    // Homes are numbered from 1.
+    let nodes = rig.cx.node.params.node_count as u64;
+    for none in [nodes + 1, MAX_NODES as u64 + 1, 15] {
+        gives!(of(none), Err(Error::NoSuchNode));
+    }
+    gives!(of(16), Err(Error::BadArgument));
+    gives!(of(nodes), Ok(0));
+    gives!(of(nodes), Err(Error::Exists));
+    Ok(None)
 }
 
 #[ktest(ops)]
-fn user_pointers_are_not_trusted(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let space = spaces::create(rig)?;
-        let base = HEAP_BASE;
-        spaces::region(&rig.k, space, base, 2 * PAGE_SIZE, ANONYMOUS | 1 << 8)?;
-        spaces::region(
-            &rig.k,
-            space,
-            0x5000_0000,
-            PAGE_SIZE,
-            RegionKind::PerIsa as u64,
-        )?;
-        let mut buf = [0; 64];
-        for va in [
-            0,
-            8,
-            0xfff,
-            base - 1,
-            base + 2 * PAGE_SIZE - 63,
-            base + 2 * PAGE_SIZE,
-            0x5000_0000,
-            USER_END - 64,
-            USER_END - 1,
-            USER_END,
-            FUSED_BASE,
-            FUSED_BASE + PoolId::Cxl.base().0,
-            IMAGE_BASE,
-            u64::MAX - 63,
-            u64::MAX,
-        ] {
-            let r = cx.machine.copy_in(space, va, &mut buf);
-            ensure!(r == Err(Error::BadAddress), "read of {va:#x}: {r:?}");
-            let w = cx.machine.copy_out(space, va, &buf);
-            ensure!(w == Err(Error::BadAddress), "write to {va:#x}: {w:?}");
-        }
-        cx.machine.copy_out(space, base + PAGE_SIZE - 32, &buf)?;
-        Ok(None)
-    })
+fn user_pointers_are_not_trusted(rig: &Rig<'_>) -> Outcome {
+    let space = spaces::create(rig)?;
+    let base = HEAP_BASE;
+    spaces::region(&rig.k, space, base, 2 * PAGE_SIZE, ANONYMOUS | 1 << 8)?;
+    spaces::region(
+        &rig.k,
+        space,
+        0x5000_0000,
+        PAGE_SIZE,
+        RegionKind::PerIsa as u64,
+    )?;
+    let mut buf = [0; 64];
+    for va in [
+        0,
+        8,
+        0xfff,
+        base - 1,
+        base + 2 * PAGE_SIZE - 63,
+        base + 2 * PAGE_SIZE,
+        0x5000_0000,
+        USER_END - 64,
+        USER_END - 1,
+        USER_END,
+        FUSED_BASE,
+        FUSED_BASE + PoolId::Cxl.base().0,
+        IMAGE_BASE,
+        u64::MAX - 63,
+        u64::MAX,
+    ] {
+        let r = rig.cx.machine.copy_in(space, va, &mut buf);
+        ensure!(r == Err(Error::BadAddress), "read of {va:#x}: {r:?}");
+        let w = rig.cx.machine.copy_out(space, va, &buf);
+        ensure!(w == Err(Error::BadAddress), "write to {va:#x}: {w:?}");
+    }
+    rig.cx
+        .machine
+        .copy_out(space, base + PAGE_SIZE - 32, &buf)?;
+    Ok(None)
 }
 
 #[ktest(ops)]
-fn regions_do_not_overlap(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let space = rig.object(ObjectKind::Space)?;
-        let add =
-            |start: u64, end: u64| spaces::region(&rig.k, space, start, end.wrapping_sub(start), 2);
-        let tries = [
-            (0x10_0000, 0x20_0000, Ok(())),
-            (0x10_0000, 0x10_1000, Err(Error::Exists)),
-            (0x1f_f000, 0x21_0000, Err(Error::Exists)),
-            (0x0f_0000, 0x30_0000, Err(Error::Exists)),
-            (0x20_0000, 0x21_0000, Ok(())),
-            (0x20_0800, 0x30_0000, Err(Error::BadArgument)),
-            (0x40_0000, 0x40_0000, Err(Error::BadArgument)),
-            (0, 0x1000, Err(Error::BadArgument)),
-            (
-                USER_END - 0x1000,
-                USER_END + 0x1000,
-                Err(Error::BadArgument),
-            ),
-        ];
-        for (start, end, want) in tries {
-            let is = add(start, end);
-            ensure!(is == want, "{start:#x} to {end:#x}: {is:?}");
+fn regions_do_not_overlap(rig: &Rig<'_>) -> Outcome {
+    let space = rig.object(ObjectKind::Space)?;
+    let add =
+        |start: u64, end: u64| spaces::region(&rig.k, space, start, end.wrapping_sub(start), 2);
+    let tries = [
+        (0x10_0000, 0x20_0000, Ok(())),
+        (0x10_0000, 0x10_1000, Err(Error::Exists)),
+        (0x1f_f000, 0x21_0000, Err(Error::Exists)),
+        (0x0f_0000, 0x30_0000, Err(Error::Exists)),
+        (0x20_0000, 0x21_0000, Ok(())),
+        (0x20_0800, 0x30_0000, Err(Error::BadArgument)),
+        (0x40_0000, 0x40_0000, Err(Error::BadArgument)),
+        (0, 0x1000, Err(Error::BadArgument)),
+        (
+            USER_END - 0x1000,
+            USER_END + 0x1000,
+            Err(Error::BadArgument),
+        ),
+    ];
+    for (start, end, want) in tries {
+        let is = add(start, end);
+        ensure!(is == want, "{start:#x} to {end:#x}: {is:?}");
+    }
+    let mut slots = 2;
+    let full = loop {
+        let at = 0x1_0000_0000 + slots * 0x10_0000;
+        match add(at, at + 0x1000) {
+            Ok(()) if slots < 1000 => slots += 1,
+            Ok(()) => return fail(format_args!("there is no end of regions")),
+            Err(e) => break e,
         }
-        let mut slots = 2;
-        let full = loop {
-            let at = 0x1_0000_0000 + slots * 0x10_0000;
-            match add(at, at + 0x1000) {
-                Ok(()) if slots < 1000 => slots += 1,
-                Ok(()) => return fail(format_args!("there is no end of regions")),
-                Err(e) => break e,
-            }
-        };
-        ensure!(full == Error::Full, "with all slots in use: {full:?}");
-        ensure!(
-            slots as usize == dyad_object::space::MAX_REGIONS,
-            "{slots} regions fit"
-        );
-        Ok(None)
-    })
+    };
+    ensure!(full == Error::Full, "with all slots in use: {full:?}");
+    ensure!(
+        slots as usize == dyad_object::space::MAX_REGIONS,
+        "{slots} regions fit"
+    );
+    Ok(None)
 }
 
 #[ktest]

@@ -9,8 +9,8 @@ use dyad_captbl::GuardRef;
 use dyad_retype::{Order, Use};
 use dyad_shm::frame::WeakRef;
 
-use super::rig::{self, Rig};
-use super::{Outcome, Stop, TestCtx, ensure, gives, ktest};
+use super::rig::Rig;
+use super::{Outcome, Stop, ensure, gives, ktest};
 
 const ENTRY: u64 = 0x4200_1000;
 const INTROSPECT: u32 = dyad_abi::cap::INTROSPECT;
@@ -45,96 +45,86 @@ fn dies(rig: &Rig<'_>, live: CapIndex, made: CapIndex) -> Outcome {
 }
 
 #[ktest(ops)]
-fn sending_ends_of_a_guarded_endpoint_are_revoked_with_it(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let object = rig.object(ObjectKind::Endpoints)?;
-        let (ends, live) = lent(rig, (CapType::Receive, Some(object), [0, 64, 0]))?;
+fn sending_ends_of_a_guarded_endpoint_are_revoked_with_it(rig: &Rig<'_>) -> Outcome {
+    let object = rig.object(ObjectKind::Endpoints)?;
+    let (ends, live) = lent(rig, (CapType::Receive, Some(object), [0, 64, 0]))?;
+    let at = rig.free_slot();
+    let word = n(rig.table()?) << 32 | n(at);
+    gives!(
+        rig.sys(ends, ReceiveOp::MakeSend as u32, &[9, word, 6]),
+        Ok(0)
+    );
+    gives!(rig.sys(at, SendOp::Send as u32, &[]), Ok(0));
+    dies(rig, live, at)?;
+    gives!(rig.sys(at, SendOp::Send as u32, &[]), Err(Error::Revoked));
+    Ok(None)
+}
+
+#[ktest(ops)]
+fn entry_points_of_a_guarded_component_are_revoked_with_it(rig: &Rig<'_>) -> Outcome {
+    let (c, live) = lent(rig, (CapType::Component, Some(rig.component), [0; 3]))?;
+    let at = rig.free_slot();
+    let word = n(rig.table()?) << 32 | n(at);
+    let make = ComponentOp::MakeSinv as u32;
+    let all = Rights::ALL.0 as u64;
+    gives!(rig.sys(c, make, &[word, ENTRY, 1, all]), Ok(0));
+    dies(rig, live, at)
+}
+
+#[ktest(ops)]
+fn what_guarded_memory_activates_is_revoked_with_it(rig: &Rig<'_>) -> Outcome {
+    let table = rig.table()?;
+    let thread = rig.object(ObjectKind::Thread)?;
+    for object in [thread, rig.user()?] {
+        let range = [object.frame.bits() as u64, 1, 0];
+        let (memory, live) = lent(rig, (CapType::Memory, None, range))?;
         let at = rig.free_slot();
-        let word = n(rig.table()?) << 32 | n(at);
-        gives!(
-            rig.sys(ends, ReceiveOp::MakeSend as u32, &[9, word, 6]),
-            Ok(0)
-        );
-        gives!(rig.sys(at, SendOp::Send as u32, &[]), Ok(0));
+        let word = n(table) << 32 | n(at);
+        let activate = MemoryOp::Activate as u32;
+        gives!(rig.sys(memory, activate, &[0, word, u64::MAX]), Ok(0));
         dies(rig, live, at)?;
-        gives!(rig.sys(at, SendOp::Send as u32, &[]), Err(Error::Revoked));
-        Ok(None)
-    })
+    }
+    Ok(None)
 }
 
 #[ktest(ops)]
-fn entry_points_of_a_guarded_component_are_revoked_with_it(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let (c, live) = lent(rig, (CapType::Component, Some(rig.component), [0; 3]))?;
-        let at = rig.free_slot();
-        let word = n(rig.table()?) << 32 | n(at);
-        let make = ComponentOp::MakeSinv as u32;
-        let all = Rights::ALL.0 as u64;
-        gives!(rig.sys(c, make, &[word, ENTRY, 1, all]), Ok(0));
-        dies(rig, live, at)
-    })
+fn user_blocks_are_activated_by_whom_they_belong_to_as_a_whole(rig: &Rig<'_>) -> Outcome {
+    let order = Order::new(2).ok_or(Error::Corrupt)?;
+    let block = rig.take(order, Some(Use::User))?;
+    let table = rig.table()?;
+    let activate = |frames: u64| {
+        let memory = rig.memory(block.frame, frames, Rights::ALL)?;
+        let word = n(table) << 32 | n(rig.free_slot());
+        rig.sys(memory, MemoryOp::Activate as u32, &[0, word, u64::MAX])
+    };
+    gives!(activate(1), Err(Error::BadArgument));
+    gives!(activate(3), Err(Error::BadArgument));
+    gives!(activate(4), Ok(0));
+    Ok(None)
 }
 
 #[ktest(ops)]
-fn what_guarded_memory_activates_is_revoked_with_it(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let table = rig.table()?;
-        let thread = rig.object(ObjectKind::Thread)?;
-        for object in [thread, rig.user()?] {
-            let range = [object.frame.bits() as u64, 1, 0];
-            let (memory, live) = lent(rig, (CapType::Memory, None, range))?;
-            let at = rig.free_slot();
-            let word = n(table) << 32 | n(at);
-            let activate = MemoryOp::Activate as u32;
-            gives!(rig.sys(memory, activate, &[0, word, u64::MAX]), Ok(0));
-            dies(rig, live, at)?;
-        }
-        Ok(None)
-    })
-}
+fn guarded_capabilities_are_not_kept_for_later(rig: &Rig<'_>) -> Outcome {
+    let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?;
+    let of = (CapType::Sinv, Some(rig.component), [ENTRY, 0, 0]);
+    let (sinv, _) = lent(rig, of)?;
+    let handler = ComponentOp::SetFaultHandler as u32;
+    gives!(rig.sys(c, handler, &[n(sinv)]), Err(Error::Denied));
 
-#[ktest(ops)]
-fn user_blocks_are_activated_by_whom_they_belong_to_as_a_whole(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let order = Order::new(2).ok_or(Error::Corrupt)?;
-        let block = rig.take(order, Some(Use::User))?;
-        let table = rig.table()?;
-        let activate = |frames: u64| {
-            let memory = rig.memory(block.frame, frames, Rights::ALL)?;
-            let word = n(table) << 32 | n(rig.free_slot());
-            rig.sys(memory, MemoryOp::Activate as u32, &[0, word, u64::MAX])
-        };
-        gives!(activate(1), Err(Error::BadArgument));
-        gives!(activate(3), Err(Error::BadArgument));
-        gives!(activate(4), Ok(0));
-        Ok(None)
-    })
-}
+    let hardware = [rig.cx.node.id().index() as u64, 0, 0];
+    let hardware = rig.put(CapType::Hardware, Rights::ALL, None, hardware)?;
+    let ends = rig.object(ObjectKind::Endpoints)?;
+    let (send, _) = lent(rig, (CapType::Send, Some(ends), [4, 1, 0]))?;
+    let attach = HardwareOp::AttachIrq as u32;
+    gives!(rig.sys(hardware, attach, &[5, n(send)]), Err(Error::Denied));
+    gives!(*rig.cx.node.interrupts[5].lock(), None);
 
-#[ktest(ops)]
-fn guarded_capabilities_are_not_kept_for_later(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?;
-        let of = (CapType::Sinv, Some(rig.component), [ENTRY, 0, 0]);
-        let (sinv, _) = lent(rig, of)?;
-        let handler = ComponentOp::SetFaultHandler as u32;
-        gives!(rig.sys(c, handler, &[n(sinv)]), Err(Error::Denied));
-
-        let hardware = [cx.node.id().index() as u64, 0, 0];
-        let hardware = rig.put(CapType::Hardware, Rights::ALL, None, hardware)?;
-        let ends = rig.object(ObjectKind::Endpoints)?;
-        let (send, _) = lent(rig, (CapType::Send, Some(ends), [4, 1, 0]))?;
-        let attach = HardwareOp::AttachIrq as u32;
-        gives!(rig.sys(hardware, attach, &[5, n(send)]), Err(Error::Denied));
-        gives!(*cx.node.interrupts[5].lock(), None);
-
-        let space = rig.cap(ObjectKind::Space, rig.space, Rights::ALL)?;
-        let (_, frame) = rig.raw()?;
-        let of = (CapType::Memory, None, [frame.bits() as u64, 1, 0]);
-        let (memory, _) = lent(rig, of)?;
-        let me = cx.node.id().index() as u64;
-        let supply = SpaceOp::Supply as u32;
-        gives!(rig.sys(space, supply, &[me, n(memory)]), Err(Error::Denied));
-        Ok(None)
-    })
+    let space = rig.cap(ObjectKind::Space, rig.space, Rights::ALL)?;
+    let (_, frame) = rig.raw()?;
+    let of = (CapType::Memory, None, [frame.bits() as u64, 1, 0]);
+    let (memory, _) = lent(rig, of)?;
+    let me = rig.cx.node.id().index() as u64;
+    let supply = SpaceOp::Supply as u32;
+    gives!(rig.sys(space, supply, &[me, n(memory)]), Err(Error::Denied));
+    Ok(None)
 }

@@ -51,33 +51,31 @@ fn has_new_table(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
 }
 
 #[ktest(pair)]
-fn components_run_with_the_table_that_another_node_sets(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        known(rig)?;
-        show(cx, 0, rig.component);
-        cx.meet()?;
-        new_table(cx, rig, cx.next())?;
-        cx.meet()?;
-        // A round looks at what the running thread runs in.
-        rounds(rig)?;
-        has_new_table(cx, rig)
-    })
+fn components_run_with_the_table_that_another_node_sets(rig: &Rig<'_>) -> Outcome {
+    let cx = rig.cx;
+    known(rig)?;
+    show(cx, 0, rig.component);
+    cx.meet()?;
+    new_table(cx, rig, cx.next())?;
+    cx.meet()?;
+    // A round looks at what the running thread runs in.
+    rounds(rig)?;
+    has_new_table(cx, rig)
 }
 
 #[ktest(pair)]
-fn components_are_left_for_the_table_that_another_node_sets(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let (callee, sinv) = known(rig)?;
-        show(cx, 0, rig.component);
-        gives!(invoke(rig, sinv), ENTER);
-        cx.meet()?;
-        new_table(cx, rig, cx.next())?;
-        cx.meet()?;
-        rounds(rig)?;
-        gives!(rig.k.local.component.get(), callee.bits());
-        gives!(leave(rig), ENTER);
-        has_new_table(cx, rig)
-    })
+fn components_are_left_for_the_table_that_another_node_sets(rig: &Rig<'_>) -> Outcome {
+    let cx = rig.cx;
+    let (callee, sinv) = known(rig)?;
+    show(cx, 0, rig.component);
+    gives!(invoke(rig, sinv), ENTER);
+    cx.meet()?;
+    new_table(cx, rig, cx.next())?;
+    cx.meet()?;
+    rounds(rig)?;
+    gives!(rig.k.local.component.get(), callee.bits());
+    gives!(leave(rig), ENTER);
+    has_new_table(cx, rig)
 }
 
 /// A component is entered through an endpoint, which may have a guard, until another node moves it away,

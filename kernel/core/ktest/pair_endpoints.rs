@@ -63,32 +63,31 @@ fn wait_at(rig: &Rig<'_>, t: WeakRef, object: WeakRef, n: u64, line: &'static Li
 
 /// Every node sends to a thread of the next one, which is asleep.
 #[ktest(pair)]
-fn messages_wake_threads_of_other_nodes(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let scheduler = scheduler(cx, rig)?;
-        let object = rig.object(ObjectKind::Endpoints)?;
-        show(cx, 0, object);
-        let t = rig.thread_of(rig.component, State::Running)?;
-        let thread = rig.as_thread(t)?;
-        thread.scheduler.store(scheduler.bits(), Ordering::Relaxed);
-        thread
-            .tag
-            .store(100 + cx.node.id().index() as u64, Ordering::Relaxed);
-        cx.node.words.hand_over(thread);
-        wait_at(rig, t, object, 5, &ends(cx, object)?.lines[5])?;
-        cx.meet()?;
-        let theirs = shown(cx, 0, cx.next())?;
-        let to = rig.put(CapType::Send, Rights::ALL, Some(theirs), [5, 0x30, 0])?;
-        let sent = rig.call(to, SendOp::Send as u32, &[]);
-        gives!(sent, Ok(OpOutcome::Value(0)));
-        let e = event(cx, rig, scheduler)?;
-        let tag = 100 + cx.node.id().index() as u32;
-        gives!((e.tag, e.why), (tag, Woken::Ready));
-        gives!(rig.state(t), Some(State::Ready));
-        gives!(ends(cx, object)?.lines[5].take(cx.node), 0x30);
-        cx.meet()?;
-        Ok(None)
-    })
+fn messages_wake_threads_of_other_nodes(rig: &Rig<'_>) -> Outcome {
+    let cx = rig.cx;
+    let scheduler = scheduler(cx, rig)?;
+    let object = rig.object(ObjectKind::Endpoints)?;
+    show(cx, 0, object);
+    let t = rig.thread_of(rig.component, State::Running)?;
+    let thread = rig.as_thread(t)?;
+    thread.scheduler.store(scheduler.bits(), Ordering::Relaxed);
+    thread
+        .tag
+        .store(100 + cx.node.id().index() as u64, Ordering::Relaxed);
+    cx.node.words.hand_over(thread);
+    wait_at(rig, t, object, 5, &ends(cx, object)?.lines[5])?;
+    cx.meet()?;
+    let theirs = shown(cx, 0, cx.next())?;
+    let to = rig.put(CapType::Send, Rights::ALL, Some(theirs), [5, 0x30, 0])?;
+    let sent = rig.call(to, SendOp::Send as u32, &[]);
+    gives!(sent, Ok(OpOutcome::Value(0)));
+    let e = event(cx, rig, scheduler)?;
+    let tag = 100 + cx.node.id().index() as u32;
+    gives!((e.tag, e.why), (tag, Woken::Ready));
+    gives!(rig.state(t), Some(State::Ready));
+    gives!(ends(cx, object)?.lines[5].take(cx.node), 0x30);
+    cx.meet()?;
+    Ok(None)
 }
 
 /// The scheduler's CPU sleeps: the event comes with a doorbell.

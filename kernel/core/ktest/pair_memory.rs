@@ -9,7 +9,7 @@ use dyad_shm::frame::WeakRef;
 use dyad_shm::{FUSED_BASE, PhysAddr, PoolId, is_fused};
 
 use super::rig::Rig;
-use super::{Outcome, Stop, TestCtx, Text, ensure, ktest, remark, rig, spaces};
+use super::{Outcome, Stop, TestCtx, Text, ensure, ktest, remark, spaces};
 
 /// An anonymous, writable region.
 const ANONYMOUS: u64 = RegionKind::Anonymous as u64 | 1 << 8;
@@ -166,11 +166,8 @@ fn store_buffer_litmus_without_fence(cx: &TestCtx<'_>) -> Outcome {
 
 /// Every node stores a pointer into its own pool; every other follows it.
 #[ktest(pair)]
-fn pointers_are_seen_from_every_side(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| pointers(cx, rig))
-}
-
-fn pointers(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
+fn pointers_are_seen_from_every_side(rig: &Rig<'_>) -> Outcome {
+    let cx = rig.cx;
     let node = cx.node;
     let mine = rig.user()?.frame.address();
     let value = |n: usize| 0xc0de_0000 + n as u64 * 0x101;
@@ -216,11 +213,8 @@ fn put(cx: &TestCtx<'_>, space: WeakRef, va: u64, bytes: &[u8]) -> Result<(), St
 /// Every node makes an address space and maps pages in it; the next one finds them in the table
 /// of its own ISA, and adds pages that the first one then finds in its.
 #[ktest(pair)]
-fn tables_written_by_the_other_node_translate_here(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| tables_of_others(cx, rig))
-}
-
-fn tables_of_others(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
+fn tables_written_by_the_other_node_translate_here(rig: &Rig<'_>) -> Outcome {
+    let cx = rig.cx;
     let node = cx.node;
     let isa = cx.machine.isa();
     let space = spaces::create(rig)?;
@@ -261,11 +255,8 @@ fn tables_of_others(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
 
 /// Two nodes touch the same new pages at the same time: one frame each must come out.
 #[ktest(pair)]
-fn first_touch_races_end_with_one_frame(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| first_touch(cx, rig))
-}
-
-fn first_touch(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
+fn first_touch_races_end_with_one_frame(rig: &Rig<'_>) -> Outcome {
+    let cx = rig.cx;
     const PAGES: u64 = 64;
     let node = cx.node;
     if node.id().index() == 0 {

@@ -6,7 +6,7 @@ use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa};
 use dyad_shm::frame::WeakRef;
 
-use super::rig::{self, Rig, behind, quarter};
+use super::rig::{Rig, behind, quarter};
 use super::{Outcome, Stop, TestCtx, ensure, fail, ktest, remark, spaces};
 use crate::syscall::ops::reclaim::reclaim;
 
@@ -129,11 +129,8 @@ impl Race<'_> {
 }
 
 #[ktest(pair)]
-fn page_table_race_of_all_nodes_at_all_levels(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| race(cx, rig))
-}
-
-fn race(cx: &TestCtx<'_>, rig: &Rig<'_>) -> Outcome {
+fn page_table_race_of_all_nodes_at_all_levels(rig: &Rig<'_>) -> Outcome {
+    let cx = rig.cx;
     let me = cx.node.id().index();
     if me == 0 {
         let space = spaces::create(rig)?;

@@ -124,10 +124,7 @@ fn hand_overs_are_taken_once(cx: &TestCtx<'_>) -> Outcome {
         let next = cx.next();
         let id = t.id.load(Ordering::Relaxed);
         cx.meet()?;
-        gives!(
-            rig.call(me, MIGRATE, &[next.index() as u64]),
-            Ok(OpOutcome::Switched)
-        );
+        rig.switches(me, MIGRATE, &[next.index() as u64])?;
         for _ in 0..3 {
             gives!(cx.machine.announce(next, first_cpu(), id), Ok(()));
         }
@@ -219,7 +216,7 @@ fn threads_jump_to_other_nodes_and_keep_nothing(cx: &TestCtx<'_>) -> Outcome {
         let me = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
         let there = cx.next().index() as u64;
         let to = [there, AT.0 + 0x80, AT.1 - 0x80, 0xf0 + there, 0xa0 + there];
-        gives!(rig.call(me, JUMP, &to), Ok(OpOutcome::Switched));
+        rig.switches(me, JUMP, &to)?;
         ensure!(rig.k.local.thread.get().is_none(), "it still runs here");
         gives!(event(cx, rig, scheduler)?.why, Woken::Arrived);
         let from = cx.previous();
@@ -231,7 +228,7 @@ fn threads_jump_to_other_nodes_and_keep_nothing(cx: &TestCtx<'_>) -> Outcome {
         cx.meet()?;
         let me = rig.cap(ObjectKind::Thread, object, Rights::ALL)?;
         let back = [from.index() as u64, AT.0, AT.1, 0x1f0, 0x1a0];
-        gives!(rig.call(me, JUMP, &back), Ok(OpOutcome::Switched));
+        rig.switches(me, JUMP, &back)?;
         gives!(event(cx, rig, scheduler)?.why, Woken::Arrived);
         has_jumped(cx, take(rig, rig.thread)?, AT, 0x1f0, 0x1a0)?;
         rig.run(rig.thread)?;
@@ -254,7 +251,7 @@ fn crossing_invocations_leave_parked_registers_alone(cx: &TestCtx<'_>) -> Outcom
         cx.meet()?;
         let me = rig.cap(ObjectKind::Thread, rig.thread, Rights::ALL)?;
         let there = cx.next().index() as u64;
-        gives!(rig.call(me, MIGRATE, &[there]), Ok(OpOutcome::Switched));
+        rig.switches(me, MIGRATE, &[there])?;
         gives!(event(cx, rig, scheduler)?.why, Woken::Arrived);
         let from = cx.previous();
         let guest = shown(cx, 0, from)?;
@@ -277,10 +274,7 @@ fn crossing_invocations_leave_parked_registers_alone(cx: &TestCtx<'_>) -> Outcom
         take(rig, guest)?;
         let me = rig.cap(ObjectKind::Thread, guest, Rights::ALL)?;
         cx.meet()?;
-        gives!(
-            rig.call(me, MIGRATE, &[from.index() as u64]),
-            Ok(OpOutcome::Switched)
-        );
+        rig.switches(me, MIGRATE, &[from.index() as u64])?;
         gives!(event(cx, rig, scheduler)?.why, Woken::Arrived);
         take(rig, rig.thread)?;
         let same = cx.node.nodes_with(isa).count_ones() == 1;
@@ -321,10 +315,7 @@ fn dispatch_and_stop_from_several_nodes_have_one_winner(cx: &TestCtx<'_>) -> Out
                 match run {
                     Ok(OpOutcome::Switched) => {
                         gives!(rig.state(t), Some(State::Running));
-                        gives!(
-                            rig.call(cap, ThreadOp::Yield as u32, &[]),
-                            Ok(OpOutcome::Switched)
-                        );
+                        rig.switches(cap, ThreadOp::Yield as u32, &[])?;
                         ran += 1;
                     }
                     Err(Error::NotReady) => {}
@@ -359,32 +350,31 @@ fn dispatch_and_stop_from_several_nodes_have_one_winner(cx: &TestCtx<'_>) -> Out
 /// A request to stop that another node makes is found when the thread runs next, also if its own node has looked for one
 /// before.
 #[ktest(pair)]
-fn requests_to_stop_from_another_node_are_found(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let object = rig.thread_of(rig.component, State::Ready)?;
-        let t = rig.as_thread(object)?;
-        t.depth.store(1, Ordering::Relaxed);
-        show(cx, 0, object);
-        let cap = rig.cap(ObjectKind::Thread, object, Rights::ALL)?;
-        let resume = || rig.sys(cap, ThreadOp::Resume as u32, &[]);
-        let run = |from: State, to: State| {
-            let owner = t.owner(rig.k.words()).ok_or(Error::Corrupt)?;
-            let done = owner.state == from && t.change(rig.k.words(), owner, owner.with(to));
-            done.then_some(()).ok_or(Error::Again)
-        };
-        // As when it has run here: what it was is in memory.
-        run(State::Ready, State::Running)?;
-        run(State::Running, State::Ready)?;
-        gives!(resume(), Err(Error::NotReady));
-        cx.meet()?;
-        let theirs = rig.cap(ObjectKind::Thread, shown(cx, 0, cx.next())?, Rights::ALL)?;
-        let pending = Ok(StopOutcome::WhenItLeaves as u64);
-        gives!(rig.sys(theirs, ThreadOp::Stop as u32, &[]), pending);
-        cx.meet()?;
-        run(State::Ready, State::Running)?;
-        ensure!(t.stop_asked().is_some(), "the request has not been found");
-        run(State::Running, State::Stopped)?;
-        cx.meet()?;
-        Ok(None)
-    })
+fn requests_to_stop_from_another_node_are_found(rig: &Rig<'_>) -> Outcome {
+    let cx = rig.cx;
+    let object = rig.thread_of(rig.component, State::Ready)?;
+    let t = rig.as_thread(object)?;
+    t.depth.store(1, Ordering::Relaxed);
+    show(cx, 0, object);
+    let cap = rig.cap(ObjectKind::Thread, object, Rights::ALL)?;
+    let resume = || rig.sys(cap, ThreadOp::Resume as u32, &[]);
+    let run = |from: State, to: State| {
+        let owner = t.owner(rig.k.words()).ok_or(Error::Corrupt)?;
+        let done = owner.state == from && t.change(rig.k.words(), owner, owner.with(to));
+        done.then_some(()).ok_or(Error::Again)
+    };
+    // As when it has run here: what it was is in memory.
+    run(State::Ready, State::Running)?;
+    run(State::Running, State::Ready)?;
+    gives!(resume(), Err(Error::NotReady));
+    cx.meet()?;
+    let theirs = rig.cap(ObjectKind::Thread, shown(cx, 0, cx.next())?, Rights::ALL)?;
+    let pending = Ok(StopOutcome::WhenItLeaves as u64);
+    gives!(rig.sys(theirs, ThreadOp::Stop as u32, &[]), pending);
+    cx.meet()?;
+    run(State::Ready, State::Running)?;
+    ensure!(t.stop_asked().is_some(), "the request has not been found");
+    run(State::Running, State::Stopped)?;
+    cx.meet()?;
+    Ok(None)
 }

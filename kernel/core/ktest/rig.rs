@@ -362,6 +362,12 @@ impl<'a> Rig<'a> {
         self.cx.machine.call(&self.k, call_word(cap, op), a)
     }
 
+    /// One that does switch.
+    pub fn switches(&self, cap: CapIndex, op: u32, a: &[u64]) -> core::result::Result<(), Stop> {
+        super::gives!(self.call(cap, op, a), Ok(OpOutcome::Switched));
+        Ok(())
+    }
+
     /// Drives this node's round to its end.
     pub fn round(&self) -> core::result::Result<u64, Stop> {
         self.cx.round()

@@ -10,10 +10,10 @@ use dyad_abi::cap::{
 use dyad_abi::user::PAGE_SIZE;
 use dyad_shm::PhysAddr;
 
-use super::rig::{self, Rig};
+use super::rig::Rig;
 use super::user_calls::{FP_TABLE, FpWords, for_real};
 use super::user_real::{CODE, DATA, Probe, TABLE, install};
-use super::{Outcome, Stop, TestCtx, ensure, gives, ktest};
+use super::{Outcome, Stop, ensure, gives, ktest};
 
 /// First and last register, two words each, and the control word.
 type Shown = [u64; 5];
@@ -95,76 +95,82 @@ fn entrance(rig: &Rig<'_>, component: dyad_shm::frame::WeakRef) -> Result<CapInd
 }
 
 #[ktest]
-fn invocations_carry_no_floating_point_registers_either_way(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let probe = install(rig)?;
-        let fp = Fp::new(&probe);
-        let (callee, _, _) = rig.other_component()?;
-        let sinv = entrance(rig, callee)?;
-        let word = call_word(sinv, SinvOp::Invoke as u32);
-        // The first way is the long one, the others are short.
-        for time in 0..4u64 {
-            Fp::prepare(rig, fp.entered, &[], cx.machine.user_probe().fp_control[2]);
-            let [before, after] = fp.run(rig, &probe, &[word, 1, 2, 3, 4], DATA);
-            gives!((time, before), (time, fresh(rig)));
-            gives!((time, fp.seen(rig)), (time, fresh(rig)));
-            gives!((time, after), (time, fresh(rig)));
-            gives!(probe.thread.depth.load(Ordering::Relaxed), 0);
-        }
-        Ok(None)
-    })
+fn invocations_carry_no_floating_point_registers_either_way(rig: &Rig<'_>) -> Outcome {
+    let probe = install(rig)?;
+    let fp = Fp::new(&probe);
+    let (callee, _, _) = rig.other_component()?;
+    let sinv = entrance(rig, callee)?;
+    let word = call_word(sinv, SinvOp::Invoke as u32);
+    // The first way is the long one, the others are short.
+    for time in 0..4u64 {
+        Fp::prepare(
+            rig,
+            fp.entered,
+            &[],
+            rig.cx.machine.user_probe().fp_control[2],
+        );
+        let [before, after] = fp.run(rig, &probe, &[word, 1, 2, 3, 4], DATA);
+        gives!((time, before), (time, fresh(rig)));
+        gives!((time, fp.seen(rig)), (time, fresh(rig)));
+        gives!((time, after), (time, fresh(rig)));
+        gives!(probe.thread.depth.load(Ordering::Relaxed), 0);
+    }
+    Ok(None)
 }
 
 #[ktest]
-fn floating_point_registers_stay_in_other_calls(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let probe = install(rig)?;
-        let fp = Fp::new(&probe);
-        let here = [cx.node.id().index() as u64, 0, 0];
-        let h = rig.put(CapType::Hardware, Rights::ALL, None, here)?;
-        let word = call_word(h, HardwareOp::Now as u32);
-        let [before, after] = fp.run(rig, &probe, &[word], DATA);
-        gives!((before, after), (fresh(rig), spoilt(rig)));
-        // They are the thread's, also when the CPU has run no other thread in between.
-        cx.machine.leave_space(&rig.k);
-        cx.machine.enter_component(&rig.k, rig.component.bits())?;
-        let [before, after] = fp.run(rig, &probe, &[word], DATA);
-        gives!((before, after), (spoilt(rig), spoilt(rig)));
-        Ok(None)
-    })
+fn floating_point_registers_stay_in_other_calls(rig: &Rig<'_>) -> Outcome {
+    let probe = install(rig)?;
+    let fp = Fp::new(&probe);
+    let here = [rig.cx.node.id().index() as u64, 0, 0];
+    let h = rig.put(CapType::Hardware, Rights::ALL, None, here)?;
+    let word = call_word(h, HardwareOp::Now as u32);
+    let [before, after] = fp.run(rig, &probe, &[word], DATA);
+    gives!((before, after), (fresh(rig), spoilt(rig)));
+    // They are the thread's, also when the CPU has run no other thread in between.
+    rig.cx.machine.leave_space(&rig.k);
+    rig.cx
+        .machine
+        .enter_component(&rig.k, rig.component.bits())?;
+    let [before, after] = fp.run(rig, &probe, &[word], DATA);
+    gives!((before, after), (spoilt(rig), spoilt(rig)));
+    Ok(None)
 }
 
 /// The handler maps the page, and has other registers and another control word.
 #[ktest]
-fn fault_handlers_neither_see_nor_change_floating_point_registers(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let probe = install(rig)?;
-        let fp = Fp::new(&probe);
-        let isa = cx.machine.isa();
-        let sinv = entrance(rig, rig.component)?;
-        let component = rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?;
-        let op = dyad_abi::cap::ComponentOp::SetFaultHandler as u32;
-        rig.sys(component, op, &[sinv.get().into()])?;
-        let space = rig.cap(ObjectKind::Space, rig.space, Rights::ALL)?;
-        let here = [cx.node.id().index() as u64, 0, 0];
-        let h = rig.put(CapType::Hardware, Rights::ALL, None, here)?;
-        for time in 0..3u64 {
-            let va = DATA + (1 + time) * PAGE_SIZE;
-            let page = rig.user()?;
-            let frame = rig.put(CapType::Frame, Rights::ALL, Some(page), [0, 1, 0])?;
-            let at = TableAt { isa, level: 1 };
-            let map = call_word(space, SpaceOp::Map as u32);
-            let map = [map, at.bits(), va, frame.get().into(), 0, MAP_WRITE];
-            Fp::prepare(rig, fp.entered, &map, cx.machine.user_probe().fp_control[2]);
-            let now = call_word(h, HardwareOp::Now as u32);
-            let [_, after] = fp.run(rig, &probe, &[now], va);
-            gives!((time, fp.seen(rig)), (time, fresh(rig)));
-            gives!((time, after), (time, spoilt(rig)));
-            ensure!(
-                super::spaces::look(&rig.k, rig.space, isa, va).is_some(),
-                "the handler has not mapped the page"
-            );
-        }
-        Ok(None)
-    })
+fn fault_handlers_neither_see_nor_change_floating_point_registers(rig: &Rig<'_>) -> Outcome {
+    let probe = install(rig)?;
+    let fp = Fp::new(&probe);
+    let isa = rig.cx.machine.isa();
+    let sinv = entrance(rig, rig.component)?;
+    let component = rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?;
+    let op = dyad_abi::cap::ComponentOp::SetFaultHandler as u32;
+    rig.sys(component, op, &[sinv.get().into()])?;
+    let space = rig.cap(ObjectKind::Space, rig.space, Rights::ALL)?;
+    let here = [rig.cx.node.id().index() as u64, 0, 0];
+    let h = rig.put(CapType::Hardware, Rights::ALL, None, here)?;
+    for time in 0..3u64 {
+        let va = DATA + (1 + time) * PAGE_SIZE;
+        let page = rig.user()?;
+        let frame = rig.put(CapType::Frame, Rights::ALL, Some(page), [0, 1, 0])?;
+        let at = TableAt { isa, level: 1 };
+        let map = call_word(space, SpaceOp::Map as u32);
+        let map = [map, at.bits(), va, frame.get().into(), 0, MAP_WRITE];
+        Fp::prepare(
+            rig,
+            fp.entered,
+            &map,
+            rig.cx.machine.user_probe().fp_control[2],
+        );
+        let now = call_word(h, HardwareOp::Now as u32);
+        let [_, after] = fp.run(rig, &probe, &[now], va);
+        gives!((time, fp.seen(rig)), (time, fresh(rig)));
+        gives!((time, after), (time, spoilt(rig)));
+        ensure!(
+            super::spaces::look(&rig.k, rig.space, isa, va).is_some(),
+            "the handler has not mapped the page"
+        );
+    }
+    Ok(None)
 }

@@ -113,72 +113,71 @@ fn elsewhere(rig: &Rig<'_>, isa: Isa, frame: PhysAddr) -> Result<WeakRef, Stop> 
 
 /// No round, and nothing that drops translations but the switch itself.
 #[ktest]
-fn user_code_finds_its_own_page_after_each_switch_of_spaces(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let probe = install(rig)?;
-        let isa = cx.machine.isa();
-        let frames = [rig.user()?.frame.address(), rig.user()?.frame.address()];
-        let tables = frames.map(|f| f.add(TABLE));
-        spaces::map(rig, rig.space, isa, VA, page(frames[0], Perms::WRITE))?;
-        let other = elsewhere(rig, isa, frames[1])?;
-        let components = [rig.component, other];
-        for time in 1..5 {
-            for (which, component) in components.into_iter().enumerate() {
-                for (n, table) in tables.into_iter().enumerate() {
-                    fill(rig, table, 16 * time + n as u64);
-                }
-                cx.machine.enter_component(&rig.k, component.bits())?;
-                run(rig, &probe, VA + TABLE);
-                gives!(found(rig, tables[which]), 16 * time + which as u64);
-                gives!(found(rig, tables[1 - which]), !0);
+fn user_code_finds_its_own_page_after_each_switch_of_spaces(rig: &Rig<'_>) -> Outcome {
+    let probe = install(rig)?;
+    let isa = rig.cx.machine.isa();
+    let frames = [rig.user()?.frame.address(), rig.user()?.frame.address()];
+    let tables = frames.map(|f| f.add(TABLE));
+    spaces::map(rig, rig.space, isa, VA, page(frames[0], Perms::WRITE))?;
+    let other = elsewhere(rig, isa, frames[1])?;
+    let components = [rig.component, other];
+    for time in 1..5 {
+        for (which, component) in components.into_iter().enumerate() {
+            for (n, table) in tables.into_iter().enumerate() {
+                fill(rig, table, 16 * time + n as u64);
             }
+            rig.cx.machine.enter_component(&rig.k, component.bits())?;
+            run(rig, &probe, VA + TABLE);
+            gives!(found(rig, tables[which]), 16 * time + which as u64);
+            gives!(found(rig, tables[1 - which]), !0);
         }
-        cx.machine.enter_component(&rig.k, rig.component.bits())?;
-        Ok(None)
-    })
+    }
+    rig.cx
+        .machine
+        .enter_component(&rig.k, rig.component.bits())?;
+    Ok(None)
 }
 
 /// The entry of a page is changed behind the machine's back: it finds the new page once translations are dropped.
 #[ktest]
-fn user_code_finds_the_new_page_after_a_flush(cx: &TestCtx<'_>) -> Outcome {
-    rig::with(cx, |rig| {
-        let probe = install(rig)?;
-        let isa = cx.machine.isa();
-        let frames = [rig.user()?.frame.address(), rig.user()?.frame.address()];
-        let tables = frames.map(|f| f.add(TABLE));
-        spaces::map(rig, rig.space, isa, VA, page(frames[0], Perms::WRITE))?;
-        let (place, leaf) = spaces::look(&rig.k, rig.space, isa, VA).ok_or(Error::NotFound)?;
-        let entry = cx.node.map.word(place.entry);
-        let old = entry.load(Ordering::Relaxed);
-        let used = Leaf {
-            accessed: true,
-            dirty: true,
-            ..leaf
-        };
-        let mut outcome = Ok(None);
-        for time in 1..6 {
-            let which = time % 2;
-            let pa = frames[which];
-            let raw = encode(isa, Pte::Leaf(Leaf { pa, ..used }), Level::L1);
-            let raw = raw.map_err(|_| Error::Corrupt)?;
-            entry.store(raw, Ordering::SeqCst);
-            rig.k.words().writeback(place.entry, 8);
-            cx.machine.flush_tlb();
-            for (n, table) in tables.into_iter().enumerate() {
-                fill(rig, table, 16 * time as u64 + n as u64);
-            }
-            run(rig, &probe, VA + TABLE);
-            let is = [found(rig, tables[which]), found(rig, tables[1 - which])];
-            if is != [(16 * time + which) as u64, !0] {
-                outcome = Err(Stop::Failed(super::Text::new(format_args!(
-                    "{is:x?} the {time}. time"
-                ))));
-                break;
-            }
-        }
-        // As it was, so that the page can be given back.
-        entry.store(old, Ordering::SeqCst);
+fn user_code_finds_the_new_page_after_a_flush(rig: &Rig<'_>) -> Outcome {
+    let cx = rig.cx;
+    let probe = install(rig)?;
+    let isa = cx.machine.isa();
+    let frames = [rig.user()?.frame.address(), rig.user()?.frame.address()];
+    let tables = frames.map(|f| f.add(TABLE));
+    spaces::map(rig, rig.space, isa, VA, page(frames[0], Perms::WRITE))?;
+    let (place, leaf) = spaces::look(&rig.k, rig.space, isa, VA).ok_or(Error::NotFound)?;
+    let entry = cx.node.map.word(place.entry);
+    let old = entry.load(Ordering::Relaxed);
+    let used = Leaf {
+        accessed: true,
+        dirty: true,
+        ..leaf
+    };
+    let mut outcome = Ok(None);
+    for time in 1..6 {
+        let which = time % 2;
+        let pa = frames[which];
+        let raw = encode(isa, Pte::Leaf(Leaf { pa, ..used }), Level::L1);
+        let raw = raw.map_err(|_| Error::Corrupt)?;
+        entry.store(raw, Ordering::SeqCst);
+        rig.k.words().writeback(place.entry, 8);
         cx.machine.flush_tlb();
-        outcome
-    })
+        for (n, table) in tables.into_iter().enumerate() {
+            fill(rig, table, 16 * time as u64 + n as u64);
+        }
+        run(rig, &probe, VA + TABLE);
+        let is = [found(rig, tables[which]), found(rig, tables[1 - which])];
+        if is != [(16 * time + which) as u64, !0] {
+            outcome = Err(Stop::Failed(super::Text::new(format_args!(
+                "{is:x?} the {time}. time"
+            ))));
+            break;
+        }
+    }
+    // As it was, so that the page can be given back.
+    entry.store(old, Ordering::SeqCst);
+    cx.machine.flush_tlb();
+    outcome
 }

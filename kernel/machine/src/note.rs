@@ -18,6 +18,8 @@ pub const MAX_PCS: usize = 16;
 pub struct Facts {
     /// Number of the thread.
     pub thread: u64,
+    /// Whether it was within an invocation: then the code is another program's than the thread.
+    pub invoked: bool,
     /// What has not been reported yet. `None` if the thread's fault handler has reported the fault.
     pub untold: Option<Untold>,
     /// Return addresses, the program counter first.
@@ -108,6 +110,7 @@ mod tests {
     fn facts(thread: u64) -> Facts {
         Facts {
             thread,
+            invoked: false,
             untold: None,
             pcs: [0; MAX_PCS],
             depth: 0,

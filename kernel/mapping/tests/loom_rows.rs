@@ -1,13 +1,13 @@
-//! Model checks of rows that race, done by each instantiation: all interleavings with all weak orderings. For each step that
-//! only races need, the race that breaks the protocol without the step.
+//! Model checks of rows that race, done by each instantiation: all interleavings with all weak orderings. The register of
+//! mutants takes away each step that only races need.
 
 mod common;
 
 use std::sync::Arc;
 
 use common::*;
+use dyad_coherence::GlobalMem;
 use dyad_coherence::model::{Lacks, LoomMem, explore, race};
-use dyad_coherence::{GlobalMem, without};
 use dyad_mapping::{NotMapped, NotUnmapped};
 use dyad_pgtbl::plain;
 use dyad_retype::{Epoch, FrameTable, FrameWord, Refused, Use};
@@ -129,17 +129,6 @@ fn a_page_comes_or_its_table_goes() {
 
 #[test]
 #[should_panic(expected = "a page in a table that is gone")]
-fn mutant_the_link_is_not_looked_at() {
-    explore(None, || {
-        without!(
-            "row::enter::linked",
-            map_and_unlink(By::FastPath, Lacks::Nothing)
-        )
-    });
-}
-
-#[test]
-#[should_panic(expected = "a page in a table that is gone")]
 fn mutant_the_link_is_looked_at_without_a_fence() {
     explore(None, || map_and_unlink(By::FastPath, Lacks::Fences));
 }
@@ -194,14 +183,6 @@ fn a_page_is_mapped_or_given_up() {
     explore_both(map_and_give_up);
 }
 
-#[test]
-#[should_panic(expected = "a page of another owner is mapped")]
-fn mutant_whatever_the_block_is_by_now() {
-    explore(None, || {
-        without!("plain::pin::version", map_and_give_up(By::FastPath))
-    });
-}
-
 /// The owner unmaps a page and then looks where it is shown; the other one shows it there.
 fn copy_and_unmap(by: By, lacks: Lacks) {
     let mem = memory(lacks, [page_word(), 0]);
@@ -231,17 +212,6 @@ fn copy_and_unmap(by: By, lacks: Lacks) {
 #[test]
 fn a_page_that_is_unmapped_while_it_is_shown_does_not_stay() {
     explore_both(|by| copy_and_unmap(by, Lacks::Nothing));
-}
-
-#[test]
-#[should_panic(expected = "shown after it has gone")]
-fn mutant_the_source_is_not_looked_at_again() {
-    explore(None, || {
-        without!(
-            "row::copy::second-look",
-            copy_and_unmap(By::FastPath, Lacks::Nothing)
-        )
-    });
 }
 
 #[test]
@@ -287,14 +257,6 @@ fn no_reference_is_given_back_while_its_block_is_counted() {
     explore_both(unmap_and_recount);
 }
 
-#[test]
-#[should_panic(expected = "counted while a reference was given back")]
-fn mutant_unmapped_while_frozen() {
-    explore(None, || {
-        without!("row::unmap::frozen", unmap_and_recount(By::FastPath))
-    });
-}
-
 /// The stamp of an entry is not older than a round that began before the entry was closed: a node that has still used the
 /// page publishes less.
 fn unmap_during_a_round(by: By, lacks: Lacks) {
@@ -319,17 +281,6 @@ fn unmap_during_a_round(by: By, lacks: Lacks) {
 #[test]
 fn a_stamp_covers_the_last_use() {
     explore_both(|by| unmap_during_a_round(by, Lacks::Nothing));
-}
-
-#[test]
-#[should_panic(expected = "used after its stamp")]
-fn mutant_no_stamp() {
-    explore(None, || {
-        without!(
-            "row::take_out::stamp",
-            unmap_during_a_round(By::FastPath, Lacks::Nothing)
-        )
-    });
 }
 
 #[test]

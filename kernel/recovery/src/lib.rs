@@ -52,7 +52,7 @@
 //! | that takes a reference, begun before the freeze | over before counting begins (first *between*): it is counted, or has been undone |
 //! | that takes a reference, begun later | refused: frozen |
 //! | that gives a reference back, over before *set* | noticed: the record has fewer references than before counting |
-//! | that gives a reference back, seen at work in the second *between* | waited for, then as above |
+//! | that gives a reference back, seen at work in the second *between* | waited for; then its record has fewer references, and that is noticed |
 //! | that gives a reference back, begun after the second *between* | counted, as its entry was there; it gives back one of those |
 //! | that closes a table's entry and opens it again | waited for: counting does not go past entries that live nodes are changing |
 //!

@@ -14,7 +14,7 @@
 //! | [`ask`] | executed -> asked | who wants to execute the frame | only who has taken this step sends a message: one for each node and frame |
 //! | [`done`] | asked -> rewritten | the node, after it has rewritten the frame | in every other state a message is old, and changes nothing |
 //! | [`begin`] | clean, rewritten -> executed, all nodes in one CAS | who wants to execute the frame | never while a node is in one of the other two states |
-//! | [`hand_on`] | rewritten -> executed | who retypes the frame | what the former owner has asked for does not count for the next |
+//! | `hand_on` | rewritten -> executed | who retypes the frame | what the former owner has asked for does not count for the next |
 //! | [`take_back`] | asked -> executed | who has asked, and could not send | |
 //! | [`gone`] | all -> clean | who finds the node dead | the translations died with the machine |
 //!
@@ -22,7 +22,7 @@
 //! was begun anew) is sent again, and one that comes late finds another state than *asked*.
 //!
 //! *Rewritten* is no state of rest: the node may still execute the frame through an older mapping, and translate it again.
-//! The state holds for the owner of the frame who has asked. [`hand_on`] ends it before the frame has another owner: after that
+//! The state holds for the owner of the frame who has asked. `hand_on` ends it before the frame has another owner: after that
 //! each node that has ever executed the frame is asked again.
 //!
 //! | order | why |

@@ -301,7 +301,7 @@ fn tell<P: Platform>(word: &impl Word, frame: FrameRef, to: NodeId) -> Result<()
     let message = Message([kind, frame.bits() as u64, 0, 0, 0, 0, 0, 0]);
     match inbox::send::<P>(to, FIRST_CPU, &message) {
         Ok(()) => Ok(()),
-        // Whoever tries next asks anew.
+        // The next call for this frame asks the node again.
         Err(Error::Full) => Ok(executed::take_back(word, to)?),
         Err(Error::NodeDead) => Ok(executed::gone(word, to)?),
         Err(e) => Err(e),

@@ -180,7 +180,7 @@ impl SpaceCtx<'_> {
             frames.from_untyped_abandon(claim, &intents)?;
             return Err(Refused::NoFrame);
         }
-        if let Err(why) = claim.frame_done(&frames) {
+        if let Err(why) = claim.frame_done(frames) {
             frames.from_untyped_abandon(claim, &intents)?;
             return Err(why);
         }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Letters stand for scalars: `b`, `h`, `i`, `l`: integers and pointers of 1, 2, 4 and 8 bytes; `L`: an
 /// integer of 16 bytes; `e`, `f`, `d`: floating point of 2, 4 and 8 bytes; `u`, `v`: vectors of 8 and 16
 /// bytes; `B` and `H`: `b` and `h` that are extended to 4 bytes in a register; `Z`: a bit that is extended, as an argument
-/// to 4 bytes, as a result to what [`Signature::results`] says. `s`: the
+/// to 4 bytes, as a result to what `results` says. `s`: the
 /// address of a result in memory. `|` stands before an argument that is an aggregate, and behind it. Any other letter is a type
 /// whose places are not known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

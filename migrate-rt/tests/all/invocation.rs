@@ -6,9 +6,10 @@ use common::{build_sample, module, scratch, shared, tools};
 use dyad_abi::Isa;
 use dyad_abi::bundle::Bundle;
 use goblin::elf::Elf;
-use migrate_rt::INVOKED;
 use migrate_rt::build::BuiltApp;
+use migrate_rt::codegen::{Door, Needs, compile_stubs};
 use migrate_rt::ir::NeutralIr;
+use migrate_rt::{DOORS, INVOKED};
 use std::process::Command;
 
 fn invoked(app: &BuiltApp) -> Option<u64> {
@@ -32,6 +33,70 @@ fn bundles_say_where_services_are_entered() {
             .map(|s| s.st_value);
         assert!(at.is_some());
         assert_eq!(invoked(&service), at);
+    }
+}
+
+/// The code of the entry of a service with this door.
+fn entry(isa: Isa, door: Door) -> Vec<u8> {
+    let needs = Needs {
+        service: Some(door),
+        ..Needs::default()
+    };
+    let dir = scratch(&format!("door-{isa}-{door:?}"));
+    let file = compile_stubs(&tools(), isa, needs, &dir, "stubs").unwrap();
+    let elf = Elf::parse(&file).unwrap();
+    let mut syms = elf.syms.iter();
+    let sym = syms.find(|s| elf.strtab.get_at(s.st_name) == Some(INVOKED));
+    let sym = sym.unwrap();
+    let section = &elf.section_headers[sym.st_shndx];
+    let start = (section.sh_offset + sym.st_value) as usize;
+    file[start..start + sym.st_size as usize].to_vec()
+}
+
+/// What is too deep is refused before the stack pointer is set, and the way back uses no stack.
+#[test]
+fn entries_with_a_limit_refuse_what_is_deeper_before_they_have_a_stack() {
+    for (n, (_, limit)) in DOORS.into_iter().enumerate() {
+        let limit = limit as u8;
+        // cmp r9b, limit; ja refuse
+        let code = entry(Isa::X86_64, Door::Limited(n));
+        assert_eq!(code[..5], [0x41, 0x80, 0xf9, limit, 0x77], "{code:x?}");
+        let refuse = 6 + usize::from(code[5]);
+        // xor edi, edi; mov esi, TooDeep; xor edx, edx; xor r10d, r10d; xor r8d, r8d; syscall; ud2
+        let back = [
+            0x31, 0xff, 0xbe, 22, 0, 0, 0, 0x31, 0xd2, 0x45, 0x31, 0xd2, 0x45, 0x31, 0xc0, 0x0f,
+            0x05, 0x0f, 0x0b,
+        ];
+        assert_eq!(code[refuse..], back, "{code:x?}");
+        // What is not refused goes on as in other services.
+        let open = entry(Isa::X86_64, Door::Open);
+        assert_eq!(code[6..17], open[..11], "{code:x?} {open:x?}");
+
+        let words = |door| -> Vec<u32> {
+            let code = entry(Isa::Aarch64, door);
+            let words = code.chunks_exact(4);
+            words
+                .map(|w| u32::from_le_bytes(w.try_into().unwrap()))
+                .collect()
+        };
+        let (code, open) = (words(Door::Limited(n)), words(Door::Open));
+        // and x9, x5, #0xff; cmp x9, #limit; b.hi refuse
+        assert_eq!(code[0], 0x9240_1ca9, "{code:x?}");
+        assert_eq!(code[1], 0xf100_013f | u32::from(limit) << 10, "{code:x?}");
+        assert_eq!(code[2] & 0xff00_001f, 0x5400_0008, "{code:x?}");
+        let refuse = 2 + (code[2] >> 5 & 0x7_ffff) as usize;
+        // mov x0, xzr; mov x1, #TooDeep; mov x2 to x4, xzr; svc #0; brk #1
+        let back = [
+            0xaa1f_03e0,
+            0xd280_02c1,
+            0xaa1f_03e2,
+            0xaa1f_03e3,
+            0xaa1f_03e4,
+            0xd400_0001,
+            0xd420_0020,
+        ];
+        assert_eq!(code[refuse..], back, "{code:x?}");
+        assert_eq!(code[3..6], open[..3], "{code:x?} {open:x?}");
     }
 }
 

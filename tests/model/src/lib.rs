@@ -2,8 +2,9 @@
 //! steps within the bounds of a scenario, on sequentially consistent memory (orderings are loom's,
 //! in the crates themselves).
 //!
-//! There are two models. [`Scenario`] is about frames, entries, slots, rounds and the life of
-//! nodes; [`ThreadScenario`] about threads that cross between nodes that die. The README of this
+//! There are three models. [`Scenario`] is about frames, entries, slots, rounds and the life of
+//! nodes; [`ThreadScenario`] about threads that cross between nodes that die;
+//! [`dsm`] about pages of distributed shared memory. The README of this
 //! package says which row of the protocol and which of its traces is in which test.
 //!
 //! | in the first model | not in it |
@@ -17,6 +18,7 @@
 //! row; [`check`] must then find a violation, and without one it must find none. What is called
 //! exhaustive is checked within the bounds, not proved.
 
+pub mod dsm;
 mod invariants;
 mod mapping;
 mod model;

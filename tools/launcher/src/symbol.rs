@@ -140,12 +140,27 @@ impl Symboliser {
     }
 }
 
-/// Where in a line of init about a program's fault its program counter ends, the counter, and the ISA.
-pub fn fault(text: &str) -> Option<(usize, u64, Isa)> {
+/// A fault that init tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault<'a> {
+    /// Where in the line the program counter ends.
+    pub end: usize,
+    /// The counter.
+    pub pc: u64,
+    /// The ISA.
+    pub isa: Isa,
+    /// The service that the thread was in, whose code it was; `None`: it was in its own program.
+    pub service: Option<&'a str>,
+}
+
+/// The fault in a line of init.
+pub fn fault(text: &str) -> Option<Fault<'_>> {
     const BEFORE: &str = " at pc 0x";
-    if !text.starts_with("init: program ") {
-        return None;
-    }
+    let service = match text.strip_prefix("init: service \"") {
+        Some(rest) => Some(rest.split_once("\", thread ")?.0),
+        None if text.starts_with("init: program ") => None,
+        None => return None,
+    };
     let start = text.rfind(BEFORE)? + BEFORE.len();
     let digits = text[start..].find(' ')?;
     let pc = u64::from_str_radix(&text[start..start + digits], 16).ok()?;
@@ -154,7 +169,12 @@ pub fn fault(text: &str) -> Option<(usize, u64, Isa)> {
         let rest = isa.strip_prefix(known.name());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
     })?;
-    Some((start + digits, pc, isa))
+    Some(Fault {
+        end: start + digits,
+        pc,
+        isa,
+        service,
+    })
 }
 
 /// The return addresses, and the ISA, in a line of a program about where a panic has been called from.
@@ -336,10 +356,21 @@ mod tests {
     fn faults_of_programs_are_found_in_what_init_says() {
         let line = "init: program \"p\", thread 3: write to 0x70 at pc 0x41007 on aarch64";
         let at = line.find(" on ").unwrap();
-        assert_eq!(fault(line), Some((at, 0x41007, Isa::Aarch64)));
-        let with = |more: &str| fault(&format!("{line}{more}"));
-        assert_eq!(with(": its stack has run over"), fault(line));
-        assert_eq!(with("_be"), None);
+        let found = Fault {
+            end: at,
+            pc: 0x41007,
+            isa: Isa::Aarch64,
+            service: None,
+        };
+        assert_eq!(fault(line), Some(found));
+        // The code is the service's, whichever program the thread is of.
+        let line_of_service =
+            "init: service \"pager\", thread 3 of \"p\": write to 0x70 at pc 0x41007 on aarch64";
+        let found = fault(line_of_service).unwrap();
+        assert_eq!((found.service, found.pc), (Some("pager"), 0x41007));
+        let longer = format!("{line}: its stack has run over");
+        assert_eq!(fault(&longer), fault(line));
+        assert_eq!(fault(&format!("{line}_be")), None);
         for other in [
             &line[6..],
             "init: program \"p\" at pc 0x41007",

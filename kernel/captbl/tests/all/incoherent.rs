@@ -1,6 +1,6 @@
 //! Capability tables between nodes without coherent caches: rows see what is so in
-//! memory, lookups what was so at most one round ago, and no write-back undoes anything. Each flush
-//! and each entry in the log is needed, shown by leaving out one after the other.
+//! memory, lookups what was so at most one round ago, and no write-back undoes anything. The
+//! register of mutants leaves out each flush and each entry in the log.
 
 use crate::common;
 
@@ -11,17 +11,14 @@ use std::sync::{Mutex, MutexGuard};
 use common::*;
 use dyad_captbl::{Log, Refused, RootEntry, SlotHeader, Table};
 use dyad_coherence::GlobalMem;
-use dyad_coherence::stale::mutant::{Flushes, Kind, Mutant, try_each};
+use dyad_coherence::stale::mutant::{Flushes, Mutant};
 use dyad_coherence::stale::{Fault, StaleMem, StaleNode, Task, pause};
-use dyad_coherence::without;
 use dyad_shm::frame::{Epoch, WeakRef};
 use dyad_shm::intent::IntentRecord;
 use dyad_shm::pool::PhysAddr;
 use dyad_shm::protocol::{EpochSource, Intents};
 
 const SEEDS: u64 = if cfg!(miri) { 2 } else { 40 };
-/// Seeds for what takes a certain order of steps.
-const RARE: u64 = 2000;
 const STEPS: u64 = 40_000;
 /// Nodes 0 and 1 live; 2 dies.
 const NODES: usize = 3;
@@ -425,98 +422,6 @@ fn rows_see_memory_and_lookups_are_late_by_one_round() {
             assert_eq!(outcome, Ok(()), "seed {seed}");
         }
     }
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "needs many seeds")]
-fn every_flush_is_needed() {
-    let mut caught = std::collections::BTreeSet::new();
-    let mut all = caught.clone();
-    for scenario in scenarios() {
-        let tried = try_each(SEEDS, |seed, flushes| scenario(&memory(seed), flushes));
-        let tried = tried.unwrap();
-        caught.extend(tried.caught.iter().map(|c| c.site));
-        all.extend(tried.survived);
-    }
-    let survived: Vec<_> = all.difference(&caught).collect();
-    assert!(survived.is_empty(), "{survived:?}");
-    let count = |file: &str, kind| {
-        let here = caught.iter().filter(|s| s.file.ends_with(file));
-        here.filter(|s| s.kind == kind).count()
-    };
-    // A place that no scenario reaches would be missing here: header and entry; the header
-    // again, the contents, the stamp; the count.
-    assert_eq!(count("table.rs", Kind::LoadFresh), 2);
-    assert_eq!(count("slot.rs", Kind::LoadFresh), 1);
-    assert_eq!(count("slot.rs", Kind::Writeback), 1);
-    assert_eq!(count("slot.rs", Kind::StoreThrough), 1);
-    assert_eq!(count("liveness.rs", Kind::LoadFresh), 1);
-    assert_eq!(caught.len(), 6);
-}
-
-/// The scenario goes wrong in the way that `why` is part of.
-fn complains(without: &'static str, scenario: Scenario, why: &str) {
-    let found = (0..RARE).find_map(|seed| {
-        let outcome = without!(without, scenario(&memory(seed), &Flushes::all()));
-        outcome.err().filter(|text| text.contains(why))
-    });
-    assert!(found.is_some(), "not noticed");
-}
-
-macro_rules! mutant {
-    ($name:ident, $without:literal, $scenario:ident, $why:literal) => {
-        #[test]
-        #[cfg_attr(miri, ignore = "needs many seeds")]
-        fn $name() {
-            complains($without, $scenario, $why);
-        }
-    };
-}
-
-mutant!(
-    mutant_published_without_a_log,
-    "slot::activate::log",
-    hand_over,
-    "after a round"
-);
-mutant!(
-    mutant_recovered_without_a_log,
-    "recover::slot::log",
-    hand_over,
-    "after a recovery"
-);
-mutant!(
-    mutant_revoked_without_a_log,
-    "liveness::revoke::log",
-    revoked,
-    "after a round"
-);
-mutant!(
-    mutant_logged_after_the_stamp,
-    "slot::close::log-first",
-    round_at_the_stamp,
-    "and quiesced"
-);
-mutant!(
-    mutant_recovered_without_taking_over,
-    "recover::slot::take-over",
-    recover_twice,
-    "wrote back a line"
-);
-mutant!(
-    mutant_filled_too_early,
-    "slot::fill::stamp",
-    churn,
-    "contents"
-);
-
-/// I1 to I4: read-modify-writes in private caches.
-#[test]
-#[cfg_attr(miri, ignore = "needs many seeds")]
-fn mutant_private_read_modify_writes() {
-    let flushes = Flushes::with_private_rmws();
-    let wrong = (0..SEEDS).any(|seed| churn(&memory(seed), &flushes).is_err());
-    assert!(wrong);
 }
 
 /// Accesses to memory of each row, and of the way of every system call.

@@ -1,6 +1,5 @@
 //! Model checks of edges: cons, decons and lookups that race with each other and with a leaf that
-//! is given up, and for each rule that only races need, the race that breaks the protocol without
-//! it.
+//! is given up. The register of mutants takes away each rule that only races need.
 
 use crate::common;
 use crate::common::races;
@@ -11,8 +10,8 @@ use std::sync::atomic as plain;
 use common::{LEAF, OTHER_LEAF, ROOT, cap, entry_place, frame, owner, place, sample, table, weak};
 use dyad_abi::Error;
 use dyad_captbl::{Pins, Refused, RootEntry, SlotHeader, Table};
+use dyad_coherence::GlobalMem;
 use dyad_coherence::model::{Lacks, LoomMem, explore};
-use dyad_coherence::{GlobalMem, without};
 use dyad_shm::frame::{Epoch, FrameRef, WeakRef};
 use dyad_shm::pool::PhysAddr;
 use dyad_shm::protocol::EpochSource;
@@ -140,14 +139,6 @@ fn a_leaf_is_hung_in_or_given_up() {
     explore(None, cons_and_give_up);
 }
 
-#[test]
-#[should_panic(expected = "an edge to what has been given up")]
-fn mutant_p1_entry_before_its_pins() {
-    explore(None, || {
-        without!("edge::cons::pins-first", cons_and_give_up())
-    });
-}
-
 /// A leaf is taken out, and given up as soon as it can be.
 fn decons_and_give_up() {
     let mem = memory(Lacks::Nothing, true, &[]);
@@ -164,14 +155,6 @@ fn decons_and_give_up() {
 #[test]
 fn a_leaf_is_given_up_after_it_has_been_taken_out() {
     explore(None, decons_and_give_up);
-}
-
-#[test]
-#[should_panic(expected = "a lookup comes to what has been given up")]
-fn mutant_unpinned_before_it_is_unpublished() {
-    explore(None, || {
-        without!("edge::decons::unpin-last", decons_and_give_up())
-    });
 }
 
 #[test]
@@ -244,14 +227,6 @@ fn an_entry_leads_to_one_leaf_within_one_stay_in_the_kernel() {
     explore(Some(3), two_leaves_within_one_stay);
 }
 
-#[test]
-#[should_panic(expected = "another leaf under a reader")]
-fn mutant_cons_replaces_a_newer_entry() {
-    explore(Some(3), || {
-        without!("edge::link::compare", two_leaves_within_one_stay())
-    });
-}
-
 /// Node 1 goes through a round and then walks twice; node 0 takes the leaf out, and hangs another
 /// one in as soon as it may. Counts the executions in which it did.
 fn other_leaf_around_a_round(lacks: Lacks, hung: &plain::AtomicU32) {
@@ -283,18 +258,6 @@ fn another_leaf_is_hung_in_after_a_round_and_not_before() {
     explore_other(Lacks::Nothing);
 }
 
-#[test]
-#[should_panic(expected = "another leaf under a reader")]
-fn mutant_stamp_read_before_the_cas() {
-    without!("edge::unlink::stamp-last", explore_other(Lacks::Nothing));
-}
-
-#[test]
-#[should_panic(expected = "another leaf under a reader")]
-fn mutant_cons_without_a_look_at_the_stamp() {
-    without!("edge::link::stamp", explore_other(Lacks::Nothing));
-}
-
 /// A leaf whose frame was something else before is zeroed and linked while another thread looks it up.
 fn new_leaf(lacks: Lacks) {
     let header = place(LEAF, 1).address();
@@ -321,12 +284,6 @@ fn new_leaf(lacks: Lacks) {
 #[test]
 fn a_new_leaf_is_seen_with_its_slots() {
     explore(None, || new_leaf(Lacks::Nothing));
-}
-
-#[test]
-#[should_panic(expected = "what was in the frame before")]
-fn mutant_entry_read_without_an_acquire() {
-    explore(None, || new_leaf(Lacks::Acquire));
 }
 
 #[test]

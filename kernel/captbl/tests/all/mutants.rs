@@ -1,5 +1,5 @@
-//! Each rule that keeps capability tables safe one step at a time is needed: a scenario holds with
-//! all of them and fails without that one. Rules about races are in `loom_slots.rs` and
+//! A scenario for each rule that keeps capability tables safe one step at a time: the register of mutants names those
+//! that fail without a rule. Rules about races are in `loom_slots.rs` and
 //! `loom_edges.rs`, those about caches in `incoherent.rs`.
 
 use crate::common;
@@ -12,328 +12,217 @@ use dyad_abi::cap::{CapType, Rights};
 use dyad_captbl::{
     Contents, FrameRange, GuardRef, Narrowed, Pins, Refused, RootEntry, SlotHeader, Table, narrow,
 };
-use dyad_coherence::{GlobalMem, HostMem, without};
+use dyad_coherence::{GlobalMem, HostMem};
 use dyad_shm::frame::{FrameRef, WeakRef};
 
-/// Runs a scenario with all rules, and without one, where it must fail.
-macro_rules! scenario {
-    ($name:ident, $mutant:ident, $without:literal, $why:literal) => {
-        #[test]
-        fn $name() {
-            scenarios::$name();
-        }
-
-        #[test]
-        #[should_panic(expected = $why)]
-        fn $mutant() {
-            without!($without, scenarios::$name());
-        }
-    };
+fn not_yet(mem: &HostMem, world: &World, slot: u32) {
+    let t = table(mem, 0);
+    let fill = || t.slot_activate(place(LEAF, slot), &sample(8), world);
+    for n in [1, 0] {
+        assert_eq!(fill(), Err(Refused::NotQuiesced), "slot filled too early");
+        world.round(n);
+    }
+    assert_eq!(fill(), Ok(()));
 }
 
-scenario!(
-    emptied_slots_wait_for_a_round,
-    mutant_filled_without_a_look_at_the_stamp,
-    "slot::fill::stamp",
-    "slot filled too early"
-);
-scenario!(
-    emptied_slots_have_a_stamp,
-    mutant_emptied_without_a_stamp,
-    "slot::close::stamp",
-    "slot filled too early"
-);
-scenario!(
-    emptied_entries_wait_for_a_round,
-    mutant_cons_without_a_look_at_the_stamp,
-    "edge::link::stamp",
-    "entry used too early"
-);
-scenario!(
-    emptied_entries_have_a_stamp,
-    mutant_decons_without_a_stamp,
-    "edge::unlink::stamp",
-    "entry used too early"
-);
-scenario!(
-    only_what_may_be_copied_is,
-    mutant_copied_without_the_right,
-    "slot::copied::right",
-    "copied without the right"
-);
-scenario!(
-    copies_permit_no_more,
-    mutant_i7_copy_widens_rights,
-    "slot::copied::rights",
-    "permits more"
-);
-scenario!(
-    copies_refer_to_no_more,
-    mutant_i7_copy_refers_to_all,
-    "slot::copied::payload",
-    "refers to more"
-);
-scenario!(
-    copies_die_with_their_source,
-    mutant_copy_without_the_guard,
-    "slot::copied::guard",
-    "outlives its revocation"
-);
-scenario!(
-    guards_are_not_replaced,
-    mutant_copy_with_another_guard,
-    "slot::copied::second-guard",
-    "outlives its revocation"
-);
-scenario!(
-    what_is_revoked_is_dead,
-    mutant_guard_without_a_look_at_the_count,
-    "liveness::check::count",
-    "outlives its revocation"
-);
-scenario!(
-    guards_die_with_their_frame,
-    mutant_guard_without_a_look_at_the_frame,
-    "liveness::check::frame",
-    "guarded by what is no guard"
-);
-scenario!(
-    failed_edges_leave_no_reference,
-    mutant_failure_keeps_its_pins,
-    "edge::cons::unpin",
-    "references leak"
-);
-scenario!(
-    references_outlive_the_edge,
-    mutant_unpinned_before_it_is_unpublished,
-    "edge::decons::unpin-last",
-    "a lookup leads to a leaf without a reference"
-);
-scenario!(
-    closing_slots_are_recovered,
-    mutant_d3_recovery_knows_reserved_only,
-    "recover::slot::closing",
-    "leaks for ever"
-);
-scenario!(
-    the_next_incarnation_keeps_what_it_has,
-    mutant_recovered_whatever_the_incarnation,
-    "recover::is::incarnation",
-    "taken from a node that lives"
-);
-scenario!(
-    recovered_slots_wait_for_a_round,
-    mutant_recovered_without_a_stamp,
-    "slot::close::stamp",
-    "slot filled too early"
-);
+#[test]
+fn emptied_slots_wait_for_a_round() {
+    let (mem, world) = (HostMem::new(), World::default());
+    let (t, at) = (table(&mem, 0), place(LEAF, 5));
+    t.slot_activate(at, &sample(7), &world).unwrap();
+    t.slot_deactivate(at, None, &world).unwrap();
+    not_yet(&mem, &world, 5);
+}
 
-mod scenarios {
-    use super::*;
-
-    fn not_yet(mem: &HostMem, world: &World, slot: u32) {
-        let t = table(mem, 0);
-        let fill = || t.slot_activate(place(LEAF, slot), &sample(8), world);
-        for n in [1, 0] {
-            assert_eq!(fill(), Err(Refused::NotQuiesced), "slot filled too early");
-            world.round(n);
-        }
-        assert_eq!(fill(), Ok(()));
+#[test]
+fn emptied_entries_wait_for_a_round() {
+    let (mem, world, nodes) = (HostMem::new(), World::default(), Nodes::default());
+    let t = table(&mem, 0);
+    let cons = |leaf| t.cons(weak(ROOT), 3, weak(leaf), &nodes, &world);
+    cons(LEAF).unwrap();
+    t.decons(weak(ROOT), 3, &nodes, &world).unwrap();
+    for n in [1, 0] {
+        let early = cons(OTHER_LEAF);
+        assert_eq!(early, Err(Refused::NotQuiesced), "entry used too early");
+        world.round(n);
     }
+    assert_eq!(cons(OTHER_LEAF), Ok(()));
+}
 
-    pub fn emptied_slots_wait_for_a_round() {
-        let (mem, world) = (HostMem::new(), World::default());
-        let (t, at) = (table(&mem, 0), place(LEAF, 5));
-        t.slot_activate(at, &sample(7), &world).unwrap();
-        t.slot_deactivate(at, None, &world).unwrap();
-        not_yet(&mem, &world, 5);
+const ALL: Narrowed = Narrowed {
+    rights: Rights::ALL,
+    guard: None,
+};
+
+fn memory(rights: Rights, guard: Option<GuardRef>) -> Contents {
+    Contents {
+        ty: CapType::Memory,
+        rights,
+        object: None,
+        guard,
+        payload: FrameRange::new(frame(8), 4).unwrap().payload(),
     }
+}
 
-    pub fn emptied_slots_have_a_stamp() {
-        emptied_slots_wait_for_a_round();
-    }
+#[test]
+fn only_what_may_be_copied_is() {
+    let mem = HostMem::new();
+    let copy = table(&mem, 0).copied(&memory(Rights(0b11), None), ALL, |_, p| Ok(p));
+    assert_eq!(copy, Err(Refused::Denied), "copied without the right");
+}
 
-    pub fn emptied_entries_wait_for_a_round() {
-        let (mem, world, nodes) = (HostMem::new(), World::default(), Nodes::default());
-        let t = table(&mem, 0);
-        let cons = |leaf| t.cons(weak(ROOT), 3, weak(leaf), &nodes, &world);
-        cons(LEAF).unwrap();
-        t.decons(weak(ROOT), 3, &nodes, &world).unwrap();
-        for n in [1, 0] {
-            let early = cons(OTHER_LEAF);
-            assert_eq!(early, Err(Refused::NotQuiesced), "entry used too early");
-            world.round(n);
-        }
-        assert_eq!(cons(OTHER_LEAF), Ok(()));
-    }
+#[test]
+fn copies_permit_no_more() {
+    let mem = HostMem::new();
+    let source = memory(Rights(0b11).or(Rights::COPY), None);
+    let copy = table(&mem, 0).copied(&source, ALL, |_, p| Ok(p));
+    assert_eq!(copy.unwrap().rights, source.rights, "permits more");
+}
 
-    pub fn emptied_entries_have_a_stamp() {
-        emptied_entries_wait_for_a_round();
-    }
+#[test]
+fn copies_refer_to_no_more() {
+    let mem = HostMem::new();
+    let part = |ty, payload| narrow(ty, payload, 1, 2);
+    let copy = table(&mem, 0).copied(&memory(Rights::ALL, None), ALL, part);
+    let range = FrameRange::from_payload(copy.unwrap().payload);
+    assert_eq!(range, FrameRange::new(frame(9), 2), "refers to more");
+}
 
-    const ALL: Narrowed = Narrowed {
-        rights: Rights::ALL,
-        guard: None,
+fn alive(t: &Table<'_, HostMem>, cap: &Contents) -> bool {
+    let live = |f: WeakRef| f == weak(LIVENESS);
+    cap.guard.is_none_or(|g| t.guard_alive(g, live).is_ok())
+}
+
+#[test]
+fn copies_die_with_their_source() {
+    let (mem, world) = (HostMem::new(), World::default());
+    let t = table(&mem, 0);
+    let guard = t.expected(weak(LIVENESS), 1).unwrap();
+    let source = memory(Rights::ALL, Some(guard));
+    let copy = t.copied(&source, ALL, |_, p| Ok(p)).unwrap();
+    t.revoke(frame(LIVENESS), 1, &world).unwrap();
+    assert!(!alive(&t, &copy), "outlives its revocation");
+}
+
+#[test]
+fn guards_are_not_replaced() {
+    let (mem, world) = (HostMem::new(), World::default());
+    let t = table(&mem, 0);
+    let guard = |entry| t.expected(weak(LIVENESS), entry).unwrap();
+    let source = memory(Rights::ALL, Some(guard(1)));
+    let how = Narrowed {
+        guard: Some(guard(2)),
+        ..ALL
     };
+    let copy = t.copied(&source, how, |_, p| Ok(p));
+    t.revoke(frame(LIVENESS), 1, &world).unwrap();
+    assert!(
+        copy.is_err() || !alive(&t, &copy.unwrap()),
+        "outlives its revocation"
+    );
+}
 
-    fn memory(rights: Rights, guard: Option<GuardRef>) -> Contents {
-        Contents {
-            ty: CapType::Memory,
-            rights,
-            object: None,
-            guard,
-            payload: FrameRange::new(frame(8), 4).unwrap().payload(),
-        }
+#[test]
+fn what_is_revoked_is_dead() {
+    let (mem, world) = (HostMem::new(), World::default());
+    let t = table(&mem, 0);
+    let cap = memory(Rights::ALL, Some(t.expected(weak(LIVENESS), 1).unwrap()));
+    assert!(alive(&t, &cap));
+    t.revoke(frame(LIVENESS), 1, &world).unwrap();
+    assert!(!alive(&t, &cap), "outlives its revocation");
+}
+
+#[test]
+fn guards_die_with_their_frame() {
+    let mem = HostMem::new();
+    let t = table(&mem, 0);
+    let guard = t.expected(weak(LIVENESS), 1).unwrap();
+    // The frame has been retyped; what is in it now happens to be the count.
+    let dead = t.guard_alive(guard, |_| false);
+    assert_eq!(dead, Err(Refused::Revoked), "guarded by what is no guard");
+}
+
+#[test]
+fn failed_edges_leave_no_reference() {
+    let (mem, world, nodes) = (HostMem::new(), World::default(), Nodes::default());
+    let t = table(&mem, 0);
+    let cons = |leaf| t.cons(weak(ROOT), 3, weak(leaf), &nodes, &world);
+    cons(LEAF).unwrap();
+    cons(OTHER_LEAF).unwrap_err();
+    let refs = (nodes.refs(ROOT), nodes.refs(OTHER_LEAF));
+    assert_eq!(refs, (1, 0), "references leak");
+}
+
+/// References that look at the entry when they are given back.
+struct Watched<'m>(&'m HostMem, Nodes);
+
+impl Pins for Watched<'_> {
+    fn pin_leaf(&self, leaf: WeakRef) -> Result<(), Error> {
+        self.1.pin_leaf(leaf)
     }
 
-    pub fn only_what_may_be_copied_is() {
-        let mem = HostMem::new();
-        let copy = table(&mem, 0).copied(&memory(Rights(0b11), None), ALL, |_, p| Ok(p));
-        assert_eq!(copy, Err(Refused::Denied), "copied without the right");
+    fn pin_root(&self, root: WeakRef) -> Result<(), Error> {
+        self.1.pin_root(root)
     }
 
-    pub fn copies_permit_no_more() {
-        let mem = HostMem::new();
-        let source = memory(Rights(0b11).or(Rights::COPY), None);
-        let copy = table(&mem, 0).copied(&source, ALL, |_, p| Ok(p));
-        assert_eq!(copy.unwrap().rights, source.rights, "permits more");
-    }
-
-    pub fn copies_refer_to_no_more() {
-        let mem = HostMem::new();
-        let part = |ty, payload| narrow(ty, payload, 1, 2);
-        let copy = table(&mem, 0).copied(&memory(Rights::ALL, None), ALL, part);
-        let range = FrameRange::from_payload(copy.unwrap().payload);
-        assert_eq!(range, FrameRange::new(frame(9), 2), "refers to more");
-    }
-
-    fn alive(t: &Table<'_, HostMem>, cap: &Contents) -> bool {
-        let live = |f: WeakRef| f == weak(LIVENESS);
-        cap.guard.is_none_or(|g| t.guard_alive(g, live).is_ok())
-    }
-
-    pub fn copies_die_with_their_source() {
-        let (mem, world) = (HostMem::new(), World::default());
-        let t = table(&mem, 0);
-        let guard = t.expected(weak(LIVENESS), 1).unwrap();
-        let source = memory(Rights::ALL, Some(guard));
-        let copy = t.copied(&source, ALL, |_, p| Ok(p)).unwrap();
-        t.revoke(frame(LIVENESS), 1, &world).unwrap();
-        assert!(!alive(&t, &copy), "outlives its revocation");
-    }
-
-    pub fn guards_are_not_replaced() {
-        let (mem, world) = (HostMem::new(), World::default());
-        let t = table(&mem, 0);
-        let guard = |entry| t.expected(weak(LIVENESS), entry).unwrap();
-        let source = memory(Rights::ALL, Some(guard(1)));
-        let how = Narrowed {
-            guard: Some(guard(2)),
-            ..ALL
-        };
-        let copy = t.copied(&source, how, |_, p| Ok(p));
-        t.revoke(frame(LIVENESS), 1, &world).unwrap();
+    fn unpin(&self, node: FrameRef) -> Result<(), Error> {
+        let entry = RootEntry::from_bits(self.0.load(entry_place(3), Relaxed));
         assert!(
-            copy.is_err() || !alive(&t, &copy.unwrap()),
-            "outlives its revocation"
+            matches!(entry, Some(RootEntry::Empty(_))),
+            "a lookup leads to a leaf without a reference"
         );
+        self.1.unpin(node)
     }
 
-    pub fn what_is_revoked_is_dead() {
-        let (mem, world) = (HostMem::new(), World::default());
-        let t = table(&mem, 0);
-        let cap = memory(Rights::ALL, Some(t.expected(weak(LIVENESS), 1).unwrap()));
-        assert!(alive(&t, &cap));
-        t.revoke(frame(LIVENESS), 1, &world).unwrap();
-        assert!(!alive(&t, &cap), "outlives its revocation");
+    fn may_unpin(&self, leaf: FrameRef, root: FrameRef) -> Result<(), Error> {
+        self.1.may_unpin(leaf, root)
     }
 
-    pub fn guards_die_with_their_frame() {
-        let mem = HostMem::new();
-        let t = table(&mem, 0);
-        let guard = t.expected(weak(LIVENESS), 1).unwrap();
-        // The frame has been retyped; what is in it now happens to be the count.
-        let dead = t.guard_alive(guard, |_| false);
-        assert_eq!(dead, Err(Refused::Revoked), "guarded by what is no guard");
+    fn current(&self, frame: FrameRef) -> Result<WeakRef, Error> {
+        self.1.current(frame)
     }
+}
 
-    pub fn failed_edges_leave_no_reference() {
-        let (mem, world, nodes) = (HostMem::new(), World::default(), Nodes::default());
-        let t = table(&mem, 0);
-        let cons = |leaf| t.cons(weak(ROOT), 3, weak(leaf), &nodes, &world);
-        cons(LEAF).unwrap();
-        cons(OTHER_LEAF).unwrap_err();
-        let refs = (nodes.refs(ROOT), nodes.refs(OTHER_LEAF));
-        assert_eq!(refs, (1, 0), "references leak");
+#[test]
+fn references_outlive_the_edge() {
+    let (mem, world) = (HostMem::new(), World::default());
+    let nodes = Watched(&mem, Nodes::default());
+    let t = table(&mem, 0);
+    t.cons(weak(ROOT), 3, weak(LEAF), &nodes, &world).unwrap();
+    t.decons(weak(ROOT), 3, &nodes, &world).unwrap();
+    assert_eq!(nodes.1.refs(LEAF), 0);
+}
+
+#[test]
+fn closing_slots_are_recovered() {
+    let (mem, world) = (HostMem::new(), World::default());
+    let (t, at, dead) = (table(&mem, 0), place(LEAF, 5), owner(1, 1));
+    for left in [SlotHeader::Reserved(dead), SlotHeader::Closing(dead)] {
+        mem.store(at.address(), left.bits(), Relaxed);
+        let recovered = t.recover_slot(at, dead, &world);
+        assert_eq!(recovered, Ok(true), "leaks for ever");
     }
+}
 
-    /// References that look at the entry when they are given back.
-    struct Watched<'m>(&'m HostMem, Nodes);
+#[test]
+fn the_next_incarnation_keeps_what_it_has() {
+    let (mem, world) = (HostMem::new(), World::default());
+    let (t, at) = (table(&mem, 0), place(LEAF, 5));
+    let (dead, next) = (owner(1, 1), owner(1, 2));
+    mem.store(at.address(), SlotHeader::Reserved(next).bits(), Relaxed);
+    mem.store(entry_place(3), RootEntry::Closing(next).bits(), Relaxed);
+    let slot = t.recover_slot(at, dead, &world);
+    let entry = t.recover_entry(weak(ROOT), 3, dead, &world);
+    let neither = (Ok(false), Ok(false));
+    assert_eq!((slot, entry), neither, "taken from a node that lives");
+}
 
-    impl Pins for Watched<'_> {
-        fn pin_leaf(&self, leaf: WeakRef) -> Result<(), Error> {
-            self.1.pin_leaf(leaf)
-        }
-
-        fn pin_root(&self, root: WeakRef) -> Result<(), Error> {
-            self.1.pin_root(root)
-        }
-
-        fn unpin(&self, node: FrameRef) -> Result<(), Error> {
-            let entry = RootEntry::from_bits(self.0.load(entry_place(3), Relaxed));
-            assert!(
-                matches!(entry, Some(RootEntry::Empty(_))),
-                "a lookup leads to a leaf without a reference"
-            );
-            self.1.unpin(node)
-        }
-
-        fn may_unpin(&self, leaf: FrameRef, root: FrameRef) -> Result<(), Error> {
-            self.1.may_unpin(leaf, root)
-        }
-
-        fn current(&self, frame: FrameRef) -> Result<WeakRef, Error> {
-            self.1.current(frame)
-        }
-    }
-
-    pub fn references_outlive_the_edge() {
-        let (mem, world) = (HostMem::new(), World::default());
-        let nodes = Watched(&mem, Nodes::default());
-        let t = table(&mem, 0);
-        t.cons(weak(ROOT), 3, weak(LEAF), &nodes, &world).unwrap();
-        t.decons(weak(ROOT), 3, &nodes, &world).unwrap();
-        assert_eq!(nodes.1.refs(LEAF), 0);
-    }
-
-    pub fn closing_slots_are_recovered() {
-        let (mem, world) = (HostMem::new(), World::default());
-        let (t, at, dead) = (table(&mem, 0), place(LEAF, 5), owner(1, 1));
-        for left in [SlotHeader::Reserved(dead), SlotHeader::Closing(dead)] {
-            mem.store(at.address(), left.bits(), Relaxed);
-            let recovered = t.recover_slot(at, dead, &world);
-            assert_eq!(recovered, Ok(true), "leaks for ever");
-        }
-    }
-
-    pub fn the_next_incarnation_keeps_what_it_has() {
-        let (mem, world) = (HostMem::new(), World::default());
-        let (t, at) = (table(&mem, 0), place(LEAF, 5));
-        let (dead, next) = (owner(1, 1), owner(1, 2));
-        mem.store(at.address(), SlotHeader::Reserved(next).bits(), Relaxed);
-        mem.store(entry_place(3), RootEntry::Closing(next).bits(), Relaxed);
-        let slot = t.recover_slot(at, dead, &world);
-        let entry = t.recover_entry(weak(ROOT), 3, dead, &world);
-        let neither = (Ok(false), Ok(false));
-        assert_eq!((slot, entry), neither, "taken from a node that lives");
-    }
-
-    pub fn recovered_slots_wait_for_a_round() {
-        let (mem, world) = (HostMem::new(), World::default());
-        let (at, dead) = (place(LEAF, 5), owner(1, 1));
-        mem.store(at.address(), SlotHeader::Closing(dead).bits(), Relaxed);
-        let recovered = table(&mem, 0).recover_slot(at, dead, &world);
-        assert_eq!(recovered, Ok(true));
-        not_yet(&mem, &world, 5);
-    }
+#[test]
+fn recovered_slots_wait_for_a_round() {
+    let (mem, world) = (HostMem::new(), World::default());
+    let (at, dead) = (place(LEAF, 5), owner(1, 1));
+    mem.store(at.address(), SlotHeader::Closing(dead).bits(), Relaxed);
+    let recovered = table(&mem, 0).recover_slot(at, dead, &world);
+    assert_eq!(recovered, Ok(true));
+    not_yet(&mem, &world, 5);
 }

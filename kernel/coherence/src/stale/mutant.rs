@@ -6,7 +6,7 @@
 //! | `writeback`, `invalidate` | nothing |
 //! | `load_fresh` | `load` |
 //! | `store_through` | `store` |
-//! | (all) [`Flushes::with_private_rmws`]: a read-modify-write | `load`, then `store` |
+//! | (all) `flush/private-rmws`: a read-modify-write acts in the node's cache, and is written back afterwards: atomic for one node only | `load`, then `store` |
 
 use core::panic::Location;
 use core::sync::atomic::Ordering;
@@ -62,15 +62,6 @@ impl Flushes {
         Flushes {
             sites: Sites::without(sites),
             private_rmws: false,
-        }
-    }
-
-    /// The program on a machine whose read-modify-writes act in the node's cache and are written
-    /// back afterwards: atomic for one node only.
-    pub fn with_private_rmws() -> Flushes {
-        Flushes {
-            private_rmws: true,
-            ..Flushes::without([])
         }
     }
 

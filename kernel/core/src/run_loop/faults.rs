@@ -63,9 +63,13 @@ fn headline<P: Platform>(node: &Node, facts: &Facts, untold: &Untold) {
         FaultKind::Other => "exception",
     };
     let pc = facts.pcs[0];
+    let within = match facts.invoked {
+        true => ", in what it has invoked",
+        false => "",
+    };
     error!(
         P,
-        "program {:?}, thread {}: {what} {:#x} at pc {pc:#x} on {} (raw {:#x}){}{}",
+        "program {:?}, thread {}{within}: {what} {:#x} at pc {pc:#x} on {} (raw {:#x}){}{}",
         node.params.app,
         facts.thread,
         if fault.kind.is_access() {
@@ -97,7 +101,13 @@ fn backtrace<P: Platform>(facts: &Facts) {
         "backtrace",
         &[
             ("cpu", Value::Number(P::cpu().index() as u64)),
-            ("what", Value::Text(format_args!("user"))),
+            (
+                "what",
+                Value::Text(format_args!(
+                    "{}",
+                    if facts.invoked { "invoked" } else { "user" }
+                )),
+            ),
             ("pcs", Value::Addresses(&facts.pcs[..facts.depth])),
         ],
     );

@@ -38,7 +38,7 @@
 //! other.
 //!
 //! A thread that arrives by `Jump` has the initial state. If it used the registers where it came from, it will use
-//! them here, too: they are on at once, which saves it the trap ([`start`]).
+//! them here, too: they are on at once, which saves it the trap (`start`).
 //!
 //! Threads that do not use these registers pay nothing. The fast paths of invocations, returns and faults
 //! check which thread runs anyway. They check the CPU's `fastpath_thread`, which is none while the running

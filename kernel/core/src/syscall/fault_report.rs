@@ -48,6 +48,7 @@ fn keep<P: Platform>(cx: &KernelCtx, thread: &Thread, area: &RegArea, untold: Op
     // Where this CPU writes one, it is in the run loop, and no thread of it faults.
     cx.local.fault_note.begin(&Facts {
         thread: thread.id.load(Ordering::Relaxed),
+        invoked: thread.depth.load(Ordering::Relaxed) != 0,
         untold,
         pcs,
         depth,

@@ -1,5 +1,5 @@
 //! Page tables shared by nodes without coherent caches: the remote CPU drivers work,
-//! whatever the caches do, and every flush in them is needed, shown by leaving it out; and what
+//! whatever the caches do (the register of mutants leaves out each of their flushes); and what
 //! the owner's hardware, which walks tables through its cache, makes of them.
 
 use crate::common;
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use common::{Frames, at, hardware_use};
 use dyad_abi::{Isa, NodeId};
 use dyad_coherence::GlobalMem;
-use dyad_coherence::stale::mutant::{Flushes, Kind, Verdict, try_each};
+use dyad_coherence::stale::mutant::Flushes;
 use dyad_coherence::stale::{Fault, Habits, StaleMem, StaleNode, Task};
 use dyad_pgtbl::{Epoch, FrameSource, Leaf, Level, MapError, Perms, Pte, RemoteCpu, decode};
 use dyad_shm::PhysAddr;
@@ -185,44 +185,6 @@ fn nodes_see_what_each_other_has_done_to_tables() {
 #[cfg_attr(miri, ignore = "slow; `driver.rs` has threads that do so")]
 fn of_nodes_that_map_and_unmap_the_same_pages_one_wins() {
     clean(race);
-}
-
-fn mutants(scenario: Scenario) -> Verdict {
-    let verdict = try_each(SEEDS, |seed, flushes| {
-        Isa::ALL
-            .into_iter()
-            .try_for_each(|isa| scenario(&StaleMem::new(2, seed), isa, flushes))
-    });
-    let verdict = verdict.unwrap();
-    for c in &verdict.caught {
-        println!("without {}: seed {}: {}", c.site, c.seed, c.why);
-    }
-    verdict
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "needs many seeds")]
-fn every_flush_is_needed() {
-    let verdict = mutants(take_turns);
-    assert_eq!(verdict.survived, []);
-    let kinds: Vec<_> = verdict.caught.iter().map(|c| c.site.kind).collect();
-    // The zeros of a new table; every look at an entry.
-    assert_eq!(kinds, [Kind::Writeback, Kind::LoadFresh]);
-    // In a race the line with the entry itself is written back by the next look at it, so the
-    // zeros are missed by few seeds or none.
-    let in_race = mutants(race).caught;
-    assert!(in_race.iter().any(|c| c.site.kind == Kind::LoadFresh));
-}
-
-/// Scenarios I1 to I4 of the protocol: with read-modify-writes in private caches both unmaps win.
-#[test]
-#[cfg_attr(miri, ignore = "needs many seeds")]
-fn mutant_private_read_modify_writes() {
-    let flushes = Flushes::with_private_rmws();
-    let wrong =
-        (0..SEEDS).find_map(|seed| race(&StaleMem::new(2, seed), Isa::X86_64, &flushes).err());
-    println!("{wrong:?}");
-    assert!(wrong.is_some());
 }
 
 /// A CPU of node 0: what its hardware does with tables, through its cache.

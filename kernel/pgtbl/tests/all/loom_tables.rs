@@ -1,6 +1,6 @@
 //! Model checks of the remote CPU drivers, with weak ordering: a walk never meets a table that is
 //! not zeroed yet, of two mappings one wins, and the stamp of an unmapping covers every CPU that
-//! may still have used the translation. Each ordering is shown to be needed.
+//! may still have used the translation. The register of mutants takes away each ordering.
 
 use std::sync::Arc;
 
@@ -93,14 +93,6 @@ fn mutant_tables_published_without_release() {
 }
 
 #[test]
-#[should_panic(expected = "old contents of a table seen")]
-fn mutant_tables_followed_without_acquire() {
-    explore(None, || {
-        walk_while_a_table_is_made(Lacks::Acquire, Isa::Aarch64);
-    });
-}
-
-#[test]
 fn of_two_mappings_one_wins_and_no_frame_is_lost() {
     explore(None, || {
         let mem = memory(Lacks::Nothing, 0);
@@ -167,12 +159,6 @@ fn unmap_during_a_round(lacks: Lacks, unmap: Unmap) {
 #[test]
 fn stamps_cover_every_cpu_that_may_use_the_translation() {
     explore(None, || unmap_during_a_round(Lacks::Nothing, unmap));
-}
-
-#[test]
-#[should_panic(expected = "reused under a live translation")]
-fn mutant_unmap_without_fence() {
-    explore(None, || unmap_during_a_round(Lacks::Fences, unmap));
 }
 
 #[test]

@@ -16,7 +16,6 @@ use dyad_coherence::GlobalMem;
 use dyad_coherence::stale::mutant::Kind::{self, Invalidate, LoadFresh, StoreThrough, Writeback};
 use dyad_coherence::stale::mutant::{Flushes, Mutant, Site, try_each};
 use dyad_coherence::stale::{Fault, Habits, StaleMem, StaleNode};
-use dyad_coherence::without;
 use dyad_quiesce::{
     DirtyEntry, Epoch, Error, Idle, IntentRecord, Intents, LogWriter, NodeHardware, Progress,
     Quiescence, Round, Row,
@@ -539,15 +538,6 @@ fn every_flush_is_needed() {
             assert_eq!(outcome, Ok(()), "{name}, seed {seed}");
         }
     }
-}
-
-#[test]
-fn mutant_that_looks_who_is_awake_before_it_drops_lines() {
-    let mem = StaleMem::with_habits(NODES, 0, Habits::LAZY);
-    let flushes = Flushes::all();
-    let world = World::new(&mem, &flushes, false);
-    let outcome = without!("round::request::awake", comes_up(&world));
-    assert_eq!(outcome, Err("stale after a round".to_string()));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Model check of what a CPU remembers of quiescence: no stamp that is taken later, by a node that
-//! slept when it was looked at, is taken for an older one; and which fences this needs.
+//! slept when it was looked at, is taken for an older one.
 
 use crate::common::model;
 
@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use dyad_coherence::GlobalMem;
-use dyad_coherence::model::mutant::Kind::{self, Fence};
-use dyad_coherence::model::mutant::{Orders, Site, try_each};
+use dyad_coherence::model::mutant::Orders;
 use dyad_coherence::model::{Lacks, explore};
 use dyad_quiesce::{Epoch, Known};
 use dyad_shm::PhysAddr;
@@ -57,16 +56,4 @@ fn asks(orders: &Orders) {
 #[test]
 fn a_stamp_of_a_node_that_has_woken_up_is_not_taken_for_an_older_one() {
     asks(&Orders::all());
-}
-
-fn places<'s>(sites: impl IntoIterator<Item = &'s Site>) -> Vec<(&'static str, Kind)> {
-    let place = |s: &Site| (s.file.rsplit('/').next().unwrap_or(s.file), s.kind);
-    sites.into_iter().map(place).collect()
-}
-
-#[test]
-fn its_fence_is_needed() {
-    // Those of `wake` and `now` stand in for each other here; other models show each of them needed.
-    let verdict = try_each(asks);
-    assert_eq!(places(&verdict.caught), [("known.rs", Fence)]);
 }

@@ -1,8 +1,8 @@
 //! All tests of this package, in one program: what they stand on is linked once.
 
+mod cached;
 mod common;
 mod incoherent;
-mod known;
 mod loom_known;
 mod loom_quiesce;
 mod nodes;

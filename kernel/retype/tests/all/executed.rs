@@ -11,7 +11,7 @@ use crate::common::races::{Quiet, UNTYPED, memory, race, word};
 use crate::common::{self, races};
 use crate::common::{Unrecorded, initialise, node, w1};
 use dyad_coherence::model::explore;
-use dyad_coherence::{GlobalMem, Word, WordAt, without};
+use dyad_coherence::{GlobalMem, Word, WordAt};
 use dyad_retype::{FrameTable, Order, Refused, Use, executed};
 
 /// The node that executes.
@@ -161,12 +161,6 @@ fn no_owner_executes_the_code_of_a_former_one() {
     every_sequence();
 }
 
-#[test]
-#[should_panic(expected = "more than one request")]
-fn mutant_each_try_sends_a_message() {
-    without!("executed::ask::once", every_sequence());
-}
-
 /// One owner runs code, and the next one tries to, once.
 fn two_owners() {
     let steps = [
@@ -192,18 +186,6 @@ fn two_owners() {
 #[test]
 fn the_next_owner_waits_until_translations_are_gone() {
     two_owners();
-}
-
-#[test]
-#[should_panic(expected = "former code is executed")]
-fn mutant_begun_while_translations_are_left() {
-    without!("executed::begin::stale", two_owners());
-}
-
-#[test]
-#[should_panic(expected = "former code is executed")]
-fn mutant_what_was_done_counts_for_the_next_owner() {
-    without!("executed::hand_on", every_sequence());
 }
 
 /// The sequence that has been seen: a loader tries again and again, and the queue is worked off late.
@@ -233,12 +215,6 @@ fn late_requests() {
 #[test]
 fn requests_that_come_late_change_nothing() {
     late_requests();
-}
-
-#[test]
-#[should_panic(expected = "nobody asks the node again")]
-fn mutant_late_requests_are_obeyed() {
-    without!("executed::done::asked", late_requests());
 }
 
 #[test]
@@ -330,12 +306,4 @@ fn tries_and_messages() {
 #[test]
 fn a_late_message_does_not_clear_what_has_begun() {
     explore(None, tries_and_messages);
-}
-
-#[test]
-#[should_panic(expected = "a second time")]
-fn mutant_a_late_message_clears_what_has_begun() {
-    explore(None, || {
-        without!("executed::done::asked", tries_and_messages())
-    });
 }

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Unrecorded, frame, node, pools, w0};
 use dyad_abi::user::PAGE_SIZE;
+use dyad_coherence::GlobalMem;
 use dyad_coherence::stale::{Fault, Habits, StaleMem};
-use dyad_coherence::{GlobalMem, without};
 use dyad_retype::{
     Epoch, EpochSource, FrameRef, FrameTable, FrameType, FrameWord, KernelKind, Log, Refused, Use,
     WeakRef,
@@ -198,36 +198,6 @@ fn objects_that_are_given_up_are_forgotten() {
         object_given_up(eager);
     }
     object_recovered();
-}
-
-#[test]
-#[should_panic(expected = "an old reference is good for ever")]
-fn mutant_given_up_without_a_log() {
-    without!("row::give_up::log", object_given_up(Eager::Never));
-}
-
-#[test]
-#[should_panic(expected = "an old reference is good for ever")]
-fn mutant_logged_before_it_is_given_up() {
-    without!(
-        "row::give_up::log-after-cas",
-        object_given_up(Eager::AtTheLog)
-    );
-}
-
-#[test]
-#[should_panic(expected = "an old reference is good for ever")]
-fn mutant_logged_after_the_stamp() {
-    without!(
-        "row::give_up::log-before-stamp",
-        object_given_up(Eager::AtTheStamp)
-    );
-}
-
-#[test]
-#[should_panic(expected = "an old reference is good for ever")]
-fn mutant_recovered_without_a_log() {
-    without!("recover::retyping::log", object_recovered());
 }
 
 /// A node that had done its change may have died before its log.

@@ -1,5 +1,5 @@
 //! Frames between nodes without coherent caches: every row sees what is so in memory,
-//! whatever the caches hold, and each flush is needed, shown by leaving out one after the other.
+//! whatever the caches hold. The register of mutants leaves out each flush.
 
 use crate::common;
 
@@ -7,8 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Clock, Unrecorded, frame, node, pools, w0};
 use dyad_coherence::GlobalMem;
-use dyad_coherence::mutants::Site;
-use dyad_coherence::stale::mutant::{Flushes, Kind, try_each};
+use dyad_coherence::stale::mutant::Flushes;
 use dyad_coherence::stale::{StaleMem, Task, pause};
 use dyad_retype::{FrameTable, FrameType, KernelKind, Order, Refused, Use};
 use dyad_shm::pool::PoolId;
@@ -125,48 +124,6 @@ fn every_row_sees_what_is_so_in_memory() {
     }
 }
 
-#[test]
-#[cfg_attr(miri, ignore = "needs many seeds")]
-fn every_flush_is_needed() {
-    let mut caught = std::collections::BTreeSet::new();
-    let mut all = caught.clone();
-    for scenario in SCENARIOS {
-        let tried = try_each(SEEDS, |seed, flushes| scenario(&memory(seed), flushes));
-        let tried = tried.unwrap();
-        caught.extend(tried.caught.iter().map(|c| c.site));
-        all.extend(tried.survived);
-    }
-    let survived: Vec<_> = all.difference(&caught).collect();
-    // The second word of a record is on the line of the first, which each row has just read or
-    // changed at memory. That it is read there too is what the protocol asks for; it shows nowhere.
-    let of_stamps =
-        |s: &&Site<Kind>| s.kind == Kind::LoadFresh && line_of(s).contains("w1().load()");
-    assert!(
-        survived.iter().copied().all(|s| of_stamps(&s)),
-        "{survived:?}"
-    );
-    assert_eq!(survived.len(), 3);
-    let count = |file: &str, kind| {
-        let here = caught.iter().filter(|s| s.file.ends_with(file));
-        here.filter(|s| s.kind == kind).count()
-    };
-    // A place that no scenario reaches would be missing here.
-    assert_eq!(count("table.rs", Kind::LoadFresh), 1);
-    assert_eq!(count("retype.rs", Kind::LoadFresh), 2);
-    assert_eq!(count("table.rs", Kind::Invalidate), 1);
-    assert_eq!(count("retype.rs", Kind::Invalidate), 1);
-}
-
-/// The line of the source that a site is on.
-fn line_of(site: &Site<Kind>) -> String {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
-    let text = std::fs::read_to_string(format!("{root}{}", site.file)).unwrap();
-    text.lines()
-        .nth(site.line as usize - 1)
-        .unwrap()
-        .to_string()
-}
-
 /// Accesses to memory that a row takes.
 fn steps<T>(mem: &StaleMem, row: impl FnOnce() -> Result<T, Refused>) -> u64 {
     let count = || {
@@ -215,13 +172,4 @@ fn rows_take_as_many_steps_for_a_large_block_as_for_a_frame() {
     };
     assert_eq!(rows(0), rows(5));
     assert!(rows(5).iter().all(|&n| n <= 9), "{:?}", rows(5));
-}
-
-/// I1 to I4: read-modify-writes in private caches lose references.
-#[test]
-#[cfg_attr(miri, ignore = "needs many seeds")]
-fn mutant_private_read_modify_writes() {
-    let flushes = Flushes::with_private_rmws();
-    let wrong = (0..SEEDS).any(|seed| counted(&memory(seed), &flushes).is_err());
-    assert!(wrong);
 }

@@ -94,8 +94,8 @@ fn spinning(lacks: Lacks, parts: Parts, looks: u32) {
 }
 
 /// The CPU that stops and another one of its node, which has got the message, look at the same time.
-fn two_takers(lacks: Lacks, parts: Parts) {
-    let mem = memory(lacks);
+fn two_takers(parts: Parts) {
+    let mem = memory(Lacks::Nothing);
     handoff::begin(&*mem, ACTIVITY, doing());
     let inbox = Arc::new((Mutex::new(None), Condvar::new()));
     let other = {
@@ -136,7 +136,7 @@ fn a_thread_is_not_lost_however_long_one_looks() {
 
 #[test]
 fn a_thread_runs_once() {
-    explore(Some(3), || two_takers(Lacks::Nothing, WHOLE));
+    explore(Some(3), || two_takers(WHOLE));
 }
 
 /// A thread goes and comes back: its CPU says that it spins before it hands the thread over, so that it
@@ -158,12 +158,6 @@ fn who_comes_back_to_a_cpu_that_spins_needs_no_message() {
         };
         assert!(other.join().unwrap(), "a message for a CPU that spins");
     });
-}
-
-#[test]
-#[should_panic(expected = "the thread is lost")]
-fn mutant_without_fences() {
-    explore(None, || spinning(Lacks::Fences, WHOLE, 1));
 }
 
 #[test]
@@ -211,7 +205,7 @@ fn mutant_takes_without_exchange() {
         },
         ..WHOLE
     };
-    explore(Some(3), move || two_takers(Lacks::Nothing, parts));
+    explore(Some(3), move || two_takers(parts));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Model checks of threads that go to sleep at an endpoint: none sleeps beside news, none is woken twice, and none sleeps
-//! that no sender wakes, in any interleaving, with any weak ordering; and each part of the protocol is needed, shown by taking
-//! it away.
+//! that no sender wakes, in any interleaving, with any weak ordering; and each part of
+//! the protocol is needed, shown by taking it away. Its fences are taken away by the register of mutants.
 
 use std::sync::Arc;
 
@@ -23,101 +23,54 @@ const RUNNING: u64 = 1;
 const ASLEEP: u64 = 2;
 const READY: u64 = 3;
 
-/// Memory without one of the fences, if it is to lack one: they are counted by the thread that makes them.
-struct Mem<'m> {
-    mem: &'m LoomMem,
-    lacks: Option<u32>,
-    fences: core::cell::Cell<u32>,
-}
-
-impl Words for Mem<'_> {
-    type Word = PhysAddr;
-
-    fn load(&self, at: PhysAddr) -> u64 {
-        GlobalMem::load(self.mem, at, Ordering::Relaxed)
-    }
-
-    fn store(&self, at: PhysAddr, value: u64) {
-        GlobalMem::store(self.mem, at, value, Ordering::Relaxed);
-    }
-
-    fn exchange(&self, at: PhysAddr, old: u64, new: u64) -> bool {
-        self.mem.cas(at, old, new).is_ok()
-    }
-
-    #[track_caller]
-    fn fence(&self) {
-        let n = self.fences.get();
-        self.fences.set(n + 1);
-        if self.lacks != Some(n) {
-            GlobalMem::fence(self.mem);
-        }
-    }
-}
-
-fn lacking(mem: &LoomMem, lacks: Option<u32>) -> Mem<'_> {
-    Mem {
-        mem,
-        lacks,
-        fences: core::cell::Cell::new(0),
-    }
-}
-
-/// How a thread goes to sleep, and how a sender looks for it. The fences that either lacks, and parts that mutants have
-/// otherwise.
+/// How a thread goes to sleep, and how a sender looks for it: parts that mutants have otherwise.
 #[derive(Clone, Copy)]
 struct Parts {
-    sleeper: Option<u32>,
-    sender: Option<u32>,
     looks_again: bool,
     exchanges: bool,
 }
 
 const WHOLE: Parts = Parts {
-    sleeper: None,
-    sender: None,
     looks_again: true,
     exchanges: true,
 };
 
 /// Whether the thread sleeps.
 fn goes_to_sleep(mem: &LoomMem, parts: Parts) -> bool {
-    let words = lacking(mem, parts.sleeper);
-    let has_pending = || words.load(NEWS) != 0;
-    match sleep::begin(&words, WAITER, WAIT, has_pending) {
+    let has_pending = || GlobalMem::load(mem, NEWS, Ordering::Relaxed) != 0;
+    match sleep::begin(mem, WAITER, WAIT, has_pending) {
         Begun::Waits => {}
         Begun::Pending | Begun::TakenOff => return false,
         Begun::Busy => unreachable!("no other thread waits"),
     }
-    assert!(sleep::block(&words, OWNER, RUNNING, ASLEEP));
-    if !parts.looks_again || sleep::still_waits(&words, WAITER, WAIT) {
+    assert!(sleep::block(mem, OWNER, RUNNING, ASLEEP));
+    if !parts.looks_again || sleep::still_waits(mem, WAITER, WAIT) {
         return true;
     }
-    !words.exchange(OWNER, ASLEEP, RUNNING)
+    !Words::exchange(mem, OWNER, ASLEEP, RUNNING)
 }
 
 /// Whether the sender has woken the thread.
 fn sends(mem: &LoomMem, bit: u64, parts: Parts) -> bool {
-    let words = lacking(mem, parts.sender);
     mem.or(NEWS, bit);
-    sleep::post(&words);
-    let Some(wait) = sleep::take_off(&words, WAITER, |wait| wait != 0) else {
+    sleep::post(mem);
+    let Some(wait) = sleep::take_off(mem, WAITER, |wait| wait != 0) else {
         return false;
     };
     assert_eq!(wait, WAIT);
-    let Some(asleep) = sleep::find_asleep(&words, OWNER, |word| word == ASLEEP) else {
+    let Some(asleep) = sleep::find_asleep(mem, OWNER, |word| word == ASLEEP) else {
         return false;
     };
     if !parts.exchanges {
-        words.store(OWNER, READY);
+        Words::store(mem, OWNER, READY);
         return true;
     }
-    words.exchange(OWNER, asleep, READY)
+    Words::exchange(mem, OWNER, asleep, READY)
 }
 
-fn memory(lacks: Lacks) -> Arc<LoomMem> {
+fn memory() -> Arc<LoomMem> {
     let words = [(NEWS.0, 0), (WAITER.0, 0), (OWNER.0, RUNNING)];
-    Arc::new(LoomMem::new(lacks, &words, &[]))
+    Arc::new(LoomMem::new(Lacks::Nothing, &words, &[]))
 }
 
 fn check(mem: &LoomMem, sleeps: bool, woken: u32) {
@@ -129,8 +82,8 @@ fn check(mem: &LoomMem, sleeps: bool, woken: u32) {
 }
 
 /// A thread goes to sleep while a message comes.
-fn one_sender(lacks: Lacks, parts: Parts) {
-    let mem = memory(lacks);
+fn one_sender(parts: Parts) {
+    let mem = memory();
     let sender = {
         let mem = mem.clone();
         thread::spawn(move || sends(&mem, 1, parts))
@@ -142,7 +95,7 @@ fn one_sender(lacks: Lacks, parts: Parts) {
 
 /// A thread goes to sleep while two messages come.
 fn two_senders(parts: Parts) {
-    let mem = memory(Lacks::Nothing);
+    let mem = memory();
     let senders = [1, 2].map(|bit| {
         let mem = mem.clone();
         thread::spawn(move || sends(&mem, bit, parts))
@@ -154,7 +107,7 @@ fn two_senders(parts: Parts) {
 
 #[test]
 fn a_thread_that_goes_to_sleep_misses_no_message() {
-    explore(None, || one_sender(Lacks::Nothing, WHOLE));
+    explore(None, || one_sender(WHOLE));
 }
 
 #[test]
@@ -164,52 +117,12 @@ fn one_of_two_senders_wakes_a_thread() {
 
 #[test]
 #[should_panic(expected = "it sleeps beside news")]
-fn mutant_news_are_looked_for_without_a_fence() {
-    let parts = Parts {
-        sleeper: Some(0),
-        ..WHOLE
-    };
-    explore(None, move || one_sender(Lacks::Nothing, parts));
-}
-
-#[test]
-#[should_panic(expected = "it sleeps beside news")]
-fn mutant_the_waiter_is_looked_for_without_a_fence() {
-    let parts = Parts {
-        sender: Some(0),
-        ..WHOLE
-    };
-    explore(None, move || one_sender(Lacks::Nothing, parts));
-}
-
-#[test]
-#[should_panic(expected = "it sleeps beside news")]
-fn mutant_the_thread_looks_again_without_a_fence() {
-    let parts = Parts {
-        sleeper: Some(1),
-        ..WHOLE
-    };
-    explore(None, move || one_sender(Lacks::Nothing, parts));
-}
-
-#[test]
-#[should_panic(expected = "it sleeps beside news")]
-fn mutant_the_sender_looks_at_the_owner_without_a_fence() {
-    let parts = Parts {
-        sender: Some(1),
-        ..WHOLE
-    };
-    explore(None, move || one_sender(Lacks::Nothing, parts));
-}
-
-#[test]
-#[should_panic(expected = "it sleeps beside news")]
 fn mutant_the_thread_does_not_look_again() {
     let parts = Parts {
         looks_again: false,
         ..WHOLE
     };
-    explore(None, move || one_sender(Lacks::Nothing, parts));
+    explore(None, move || one_sender(parts));
 }
 
 #[test]
@@ -219,5 +132,5 @@ fn mutant_the_thread_is_woken_without_an_exchange() {
         exchanges: false,
         ..WHOLE
     };
-    explore(None, move || one_sender(Lacks::Nothing, parts));
+    explore(None, move || one_sender(parts));
 }

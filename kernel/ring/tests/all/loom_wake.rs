@@ -121,61 +121,6 @@ fn two_senders_wake_one_receiver() {
     });
 }
 
-#[test]
-#[should_panic(expected = "deadlock")]
-fn mutant_without_fences() {
-    explore(None, || {
-        deliver(Lacks::Fences, 1, 1, ASLEEP, wake::prepare, wake::notify)
-    });
-}
-
-/// As `wake::prepare`, without the fence.
-fn prepare_without_fence(mem: &LoomMem, line: &WakeLine, doing: u64) -> bool {
-    mem.store(line.activity, doing, Ordering::SeqCst);
-    if mem.load(line.pending, Ordering::SeqCst) == 0 {
-        return true;
-    }
-    wake::attentive(mem, line);
-    false
-}
-
-#[test]
-#[should_panic(expected = "deadlock")]
-fn mutant_receiver_without_fence() {
-    explore(None, || {
-        deliver(
-            Lacks::Nothing,
-            1,
-            1,
-            ASLEEP,
-            prepare_without_fence,
-            wake::notify,
-        )
-    });
-}
-
-/// As `wake::notify`, without the fence.
-fn notify_without_fence(mem: &LoomMem, line: &WakeLine, sender: u32) -> bool {
-    let before = mem.or(line.pending, 1 << sender);
-    let doing = mem.load(line.activity, Ordering::SeqCst);
-    before >> sender & 1 == 0 && doing != ATTENTIVE
-}
-
-#[test]
-#[should_panic(expected = "deadlock")]
-fn mutant_sender_without_fence() {
-    explore(None, || {
-        deliver(
-            Lacks::Nothing,
-            1,
-            1,
-            ASLEEP,
-            wake::prepare,
-            notify_without_fence,
-        )
-    });
-}
-
 /// As `wake::prepare`, without the second look.
 fn prepare_without_recheck(mem: &LoomMem, line: &WakeLine, doing: u64) -> bool {
     mem.store(line.activity, doing, Ordering::Relaxed);
@@ -231,7 +176,7 @@ fn mutant_pending_without_order() {
 }
 
 /// Ring and wake-up together, as the kernel uses them.
-fn ring_and_wake(lacks: Lacks) {
+fn ring_and_wake() {
     const BASE: PhysAddr = PhysAddr(0x4000);
     const COUNT: u64 = 2;
     let words = [
@@ -245,7 +190,7 @@ fn ring_and_wake(lacks: Lacks) {
     let plain: Vec<_> = (0..2)
         .flat_map(|slot| (1..8).map(move |w| BASE.0 + 128 + 64 * slot + 8 * w))
         .collect();
-    let mem = Arc::new(LoomMem::new(lacks, &words, &plain));
+    let mem = Arc::new(LoomMem::new(Lacks::Nothing, &words, &plain));
     let doorbell = Doorbell::new();
     let sender = {
         let (mem, doorbell) = (mem.clone(), doorbell.clone());
@@ -281,11 +226,5 @@ fn ring_and_wake(lacks: Lacks) {
 
 #[test]
 fn no_message_is_left_in_a_ring() {
-    explore(Some(5), || ring_and_wake(Lacks::Nothing));
-}
-
-#[test]
-#[should_panic(expected = "deadlock")]
-fn mutant_ring_without_fences() {
-    explore(Some(3), || ring_and_wake(Lacks::Fences));
+    explore(Some(5), ring_and_wake);
 }

@@ -8,10 +8,8 @@ use migrate_rt::verify::{Coverage, Kind, SpineInfo, program};
 
 /// A function with a loop, a site by name and one by pointer, spills between sites, a plain call with
 /// a value in a callee-saved register, and two ways out.
-const GOOD: [Case; 2] = [
-    case(
-        "good",
-        Framed,
+fn good(isa: Isa) -> Case {
+    let bodies = [
         "movq %r12, %rbx
          1: movq %rbx, (%rsp)
          callq plain
@@ -37,11 +35,6 @@ const GOOD: [Case; 2] = [
          jne 3f
          callq never
          3: xorps %xmm0, %xmm0",
-        &[],
-    ),
-    case(
-        "good",
-        Framed,
         "mov x19, x20
          1: str x19, [sp]
          bl plain
@@ -67,14 +60,14 @@ const GOOD: [Case; 2] = [
          b.ne 3f
          bl never
          3: movi d0, #0",
-        &[],
-    ),
-];
+    ];
+    case("good", Framed, bodies[isa.index()])
+}
 
 #[test]
 fn good_code_is_accepted_and_all_of_it_is_counted() {
     for isa in Isa::ALL {
-        let case = &GOOD[isa.index()];
+        let case = &good(isa);
         let program = Program::new(isa, "good", std::slice::from_ref(case));
         let coverage = program.judge(case).unwrap_or_else(|found| {
             let text: Vec<_> = found.iter().map(ToString::to_string).collect();
@@ -100,7 +93,7 @@ fn good_code_is_accepted_and_all_of_it_is_counted() {
 #[test]
 fn sites_that_do_not_fit_are_found() {
     for isa in Isa::ALL {
-        let case = &GOOD[isa.index()];
+        let case = &good(isa);
         let fixture = Program::new(isa, "sites", std::slice::from_ref(case));
         let good = fixture.spine(case);
         let judge = |change: &dyn Fn(&mut SpineInfo)| {
@@ -138,7 +131,7 @@ fn targets_of_pointers_are_used() {
         "site bl leaf; site blr x0",
     ];
     for isa in Isa::ALL {
-        let case = case("pointer", Framed, body[isa.index()], &[]);
+        let case = case("pointer", Framed, body[isa.index()]);
         let fixture = Program::new(isa, "pointer", std::slice::from_ref(&case));
         let judge = |target: &str| {
             let mut spine = fixture.spine(&case);
@@ -185,9 +178,8 @@ fn callees_need_what_they_use() {
         ("jump", Bare(0), "jmp plain".to_owned(), true),
     ];
     for (name, shape, body, good) in bodies {
-        let caller = case("caller", Framed, "site callq leaf; site callq callee", &[]);
-        // Lives as long as the test: cases are constants elsewhere.
-        let callee = case("callee", shape, body.leak(), &[]);
+        let caller = case("caller", Framed, "site callq leaf; site callq callee");
+        let callee = case("callee", shape, &body);
         let cases = [caller, callee];
         let fixture = Program::new(Isa::X86_64, &format!("needs_{name}"), &cases);
         let mut spine = fixture.spine(&cases[0]);
@@ -199,7 +191,7 @@ fn callees_need_what_they_use() {
 
 #[test]
 fn files_that_are_no_programs_are_refused() {
-    let case = case("empty", Bare(0), "nop", &[]);
+    let case = case("empty", Bare(0), "nop");
     let fixture = Program::new(Isa::X86_64, "files", std::slice::from_ref(&case));
     let spine = fixture.spine(&case);
     let bad = |isa, file: &[u8]| {

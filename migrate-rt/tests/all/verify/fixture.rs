@@ -3,10 +3,8 @@
 use crate::common::{TRIPLES, scratch, tools};
 use dyad_abi::Isa;
 use goblin::elf::Elf;
-use migrate_rt::verify::{
-    Conventions, Coverage, Finding, Kind, Signature, SiteAt, SpineInfo, program,
-};
-use std::collections::BTreeMap;
+use migrate_rt::verify::{Conventions, Coverage, Finding, Signature, SiteAt, SpineInfo, program};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -26,44 +24,65 @@ use Shape::{Bare, Framed};
 pub struct Case {
     pub name: &'static str,
     pub shape: Shape,
-    pub body: &'static str,
-    /// Kinds of findings; none if it has to be accepted.
-    pub kinds: &'static [Kind],
+    pub body: String,
+    /// Kinds of findings, with spaces in between; none if it has to be accepted.
+    pub finds: &'static str,
     /// If the verifier is told what calls pass and what the function gives back: the scalars of its result.
     pub gives: Option<&'static str>,
     /// Scalars that calls through pointers without a site pass, for each call.
-    pub plain: &'static [&'static str],
+    pub plain: Vec<&'static str>,
 }
 
-impl Case {
-    /// The case, with what calls pass and what the function gives back.
-    pub const fn gives(mut self, result: &'static str) -> Case {
-        self.gives = Some(result);
-        self
-    }
-
-    /// The case, with what its calls through pointers without a site pass.
-    pub const fn plain(mut self, calls: &'static [&'static str]) -> Case {
-        self.plain = calls;
-        self
-    }
-}
-
-/// A case of a table.
-pub const fn case(
-    name: &'static str,
-    shape: Shape,
-    body: &'static str,
-    kinds: &'static [Kind],
-) -> Case {
+/// A case that has to be accepted.
+pub fn case(name: &'static str, shape: Shape, body: &str) -> Case {
     Case {
         name,
         shape,
-        body,
-        kinds,
+        body: body.to_owned(),
+        finds: "",
         gives: None,
-        plain: &[],
+        plain: Vec::new(),
     }
+}
+
+/// The cases of a table. A line is one: its name, the kinds of findings, and the instructions of its body. A line
+/// without bars goes on with the body before it. Behind the name come, in any order,
+///
+/// | words | meaning |
+/// |---|---|
+/// | `bare N` | the shape, if it is not [`Framed`] |
+/// | `gives SCALARS` | see [`Case::gives`]; without it, what the whole table gives |
+/// | `plain SCALARS ..` | see [`Case::plain`] |
+fn table(text: &'static str, gives: Option<&'static str>) -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    for line in text.lines().map(str::trim) {
+        let columns: Vec<&str> = line.split('|').map(str::trim).collect();
+        match columns[..] {
+            [""] => {}
+            [comment] if comment.starts_with("//") => {}
+            [more] => {
+                let body = &mut cases.last_mut().expect("a body to go on with").body;
+                body.push(';');
+                body.push_str(more);
+            }
+            [first, finds, body] => {
+                let mut words = first.split(", ");
+                let mut new = case(words.next().unwrap(), Framed, body);
+                (new.finds, new.gives) = (finds, gives);
+                for word in words {
+                    match word.split_once(' ') {
+                        Some(("bare", frame)) => new.shape = Bare(frame.parse().unwrap()),
+                        Some(("gives", scalars)) => new.gives = Some(scalars),
+                        Some(("plain", calls)) => new.plain = calls.split(' ').collect(),
+                        _ => panic!("{line}: what is {word:?}?"),
+                    }
+                }
+                cases.push(new);
+            }
+            _ => panic!("{line}: name, findings and body, with bars in between"),
+        }
+    }
+    cases
 }
 
 /// Functions that fixtures call: `leaf` migrates; `plain` and `never` do not, and `never` does not
@@ -124,7 +143,7 @@ impl Case {
         Some(Conventions {
             functions,
             sites: (0..).zip(passed.map(|p| signature(true, p, ""))).collect(),
-            plain: match self.plain {
+            plain: match self.plain[..] {
                 [] => BTreeMap::new(),
                 _ => BTreeMap::from([(self.name.to_owned(), plain.collect())]),
             },
@@ -275,21 +294,24 @@ impl Program {
 }
 
 /// Verifies each case of a table, and compares.
-pub fn check(isa: Isa, name: &str, cases: &[Case]) {
+pub fn check(isa: Isa, name: &str, text: &'static str) {
+    check_all(isa, name, &table(text, None));
+}
+
+/// As [`check`], with what calls pass and what functions give back: nothing, unless the table says so.
+pub fn check_conventions(isa: Isa, name: &str, text: &'static str) {
+    check_all(isa, name, &table(text, Some("")));
+}
+
+fn check_all(isa: Isa, name: &str, cases: &[Case]) {
     let program = Program::new(isa, name, cases);
     let mut wrong = String::new();
     for case in cases {
         let found = program.judge(case).err().unwrap_or_default();
-        let mut kinds: Vec<Kind> = found.iter().map(|f| f.kind).collect();
-        kinds.sort();
-        kinds.dedup();
-        let mut expected = case.kinds.to_vec();
-        expected.sort();
-        if kinds != expected {
-            wrong.push_str(&format!(
-                "\n{}: expected {:?}, found",
-                case.name, case.kinds
-            ));
+        let kinds: BTreeSet<String> = found.iter().map(|f| format!("{:?}", f.kind)).collect();
+        let expected: BTreeSet<&str> = case.finds.split_whitespace().collect();
+        if !kinds.iter().eq(&expected) {
+            wrong.push_str(&format!("\n{}: expected {}, found", case.name, case.finds));
             found
                 .iter()
                 .for_each(|f| wrong.push_str(&format!("\n  {f}")));

@@ -5,7 +5,7 @@
 //! none. The verifier sees machine code and keeps one state per instruction. Both have to say the same.
 
 use super::fixture::Shape::Framed;
-use super::fixture::{Case, Program};
+use super::fixture::{Case, Program, case};
 use dyad_abi::Isa;
 use migrate_rt::verify::{Kind, program};
 use proptest::prelude::*;
@@ -207,14 +207,7 @@ proptest! {
             let cases: Vec<Case> = batch
                 .iter()
                 .enumerate()
-                .map(|(i, ops)| Case {
-                    name: format!("f{i}").leak(),
-                    shape: Framed,
-                    body: assembly(isa, ops).leak(),
-                    kinds: &[],
-                    gives: None,
-                    plain: &[],
-                })
+                .map(|(i, ops)| case(format!("f{i}").leak(), Framed, &assembly(isa, ops)))
                 .collect();
             let fixture = Program::new(isa, "oracle", &cases);
             for (case, ops) in cases.iter().zip(&batch) {

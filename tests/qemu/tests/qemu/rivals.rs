@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_abi::service::Grant;
 use dyad_launcher::config::{RunConfig, TestOptions};
 use dyad_launcher::launch::{Check, RunReport};
 use dyad_tier::Tiers;
@@ -33,6 +34,7 @@ pub fn trials() -> Vec<Trial> {
         ("flood_of_questions_about_memory", state),
         ("a_program_of_sixty_threads", threads),
         ("a_look_at_their_input", input),
+        ("nesting_of_invocations", nested),
     ];
     let orders = [
         ("", [X86_64, Aarch64]),
@@ -53,13 +55,24 @@ struct Played {
 }
 
 fn play(nodes: Vec<Isa>, scene: &str) -> Result<Played, Failed> {
+    play_as(nodes, ("victim", "rival"), scene, Grant::Nothing)
+}
+
+/// The run's program and one beside it, with a grant for the first.
+fn play_as(
+    nodes: Vec<Isa>,
+    (program, beside): (&str, &str),
+    scene: &str,
+    grant: Grant,
+) -> Result<Played, Failed> {
     let config = RunConfig {
         nodes,
-        work: console::app("victim", format!("--scene {scene}")),
+        grant,
+        work: console::app(program, format!("--scene {scene}")),
         input: numbers().into_bytes(),
         timeout: Some(Duration::from_secs(120)),
         test: TestOptions {
-            beside: Some("rival".into()),
+            beside: Some(beside.into()),
             ..TestOptions::default()
         },
         ..RunConfig::default()
@@ -122,6 +135,19 @@ impl Played {
             _ => self.because(format_args!("no {late:?} after {early:?}")),
         }
     }
+}
+
+/// A program that is as deep in services as they let it, on all of its threads, has used up nothing: the program beside
+/// it is served meanwhile, a later thread of its own, too, and so are the wardens, which take both down.
+fn nested(nodes: Vec<Isa>) -> Result<(), Failed> {
+    let p = play_as(nodes, ("nested", "victim"), "memory", Grant::All)?;
+    for name in ["depth", "doors", "later"] {
+        p.passed(&format!("nested.{name}"))?;
+    }
+    for name in ["beside.returned", "frames.returned"] {
+        p.passed(name)?;
+    }
+    p.rival_passed("victim.memory")
 }
 
 /// The lines and the work of the victim get through, and all of its lines do, whole and in order;

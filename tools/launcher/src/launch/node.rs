@@ -127,6 +127,10 @@ pub(super) struct Node {
     pub(super) command: Command,
     pub(super) log: PathBuf,
     pub(super) symbols: Symboliser,
+    /// Those of the services, by name.
+    services: Vec<(String, Symboliser)>,
+    /// Where the last fault in a service was that init on this node has told of, and the service.
+    pub(super) faulted: Option<(u64, String)>,
     /// How often it has been started.
     pub(super) life: u32,
     child: Option<Child>,
@@ -164,6 +168,7 @@ impl Node {
         command: Command,
         log: PathBuf,
         symbols: Symboliser,
+        services: Vec<(String, Symboliser)>,
     ) -> Node {
         Node {
             id,
@@ -171,6 +176,8 @@ impl Node {
             command,
             log,
             symbols,
+            services,
+            faulted: None,
             life: 0,
             child: None,
             last_pid: None,
@@ -275,6 +282,25 @@ impl Node {
             .map_err(|e| Error::io("cannot start a thread", e))?;
         self.open_streams += 1;
         Ok(())
+    }
+
+    /// Names of the code of a service, or of the program.
+    pub(super) fn symbols_of(&mut self, service: Option<&str>) -> &mut Symboliser {
+        let mut of = self.services.iter_mut();
+        match of.find(|(name, _)| service == Some(name)) {
+            Some((_, symbols)) => symbols,
+            None => &mut self.symbols,
+        }
+    }
+
+    /// The lines of the backtrace of a thread that was within an invocation: with names if init has just said which
+    /// service has faulted there.
+    pub(super) fn backtrace_of_invoked(&mut self, pcs: &[u64]) -> Vec<String> {
+        let said = self.faulted.take();
+        match said.filter(|(pc, _)| pcs.first() == Some(pc)) {
+            Some((_, service)) => self.symbols_of(Some(&service)).backtrace(pcs, true),
+            None => Symboliser::default().backtrace(pcs, true),
+        }
     }
 
     pub(super) fn stream_ended(&mut self, life: u32) {

@@ -40,6 +40,8 @@ const BOOT_TIMEOUT_MS: u64 = 60_000;
 pub(super) struct Built {
     kernels: [Option<PathBuf>; ISA_COUNT],
     program: Option<Program>,
+    /// Init and the services, with their names.
+    services: Vec<(&'static str, Program)>,
     /// Init, the services and the program; empty if there is no program.
     archive: Vec<u8>,
     /// The program and the one beside it.
@@ -80,10 +82,11 @@ pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Er
     // Stand-ins for kernels start nothing, so there is nothing to be started.
     let starts = |isa: &Isa| config.test.kernel[isa.index()].is_none();
     let mut names = Vec::new();
+    let mut services = Vec::new();
     let archive = match &program {
         Some(program) if config.test.bare => archive::pack(&[("init", program.bundle.as_slice())])?,
         Some(program) => {
-            let services = match config.nodes.iter().any(starts) {
+            services = match config.nodes.iter().any(starts) {
                 true => build::services(&mut progress)?,
                 false => Vec::new(),
             };
@@ -109,6 +112,7 @@ pub(super) fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<Built, Er
     Ok(Built {
         kernels,
         program,
+        services: build::SERVICES.into_iter().zip(services).collect(),
         archive,
         names,
         plugin,
@@ -241,6 +245,11 @@ impl System {
                 .and_then(|p| p.elfs[isa.index()].clone());
             let images = [kernel.clone()].into_iter().chain(elf.clone());
             let symbols = Symboliser::new(images.map(|path| keep(&path, dir)));
+            let services = built.services.iter().filter_map(|(name, service)| {
+                let elf = service.elfs[isa.index()].as_deref()?;
+                Some((name.to_string(), Symboliser::new([keep(elf, dir)])))
+            });
+            let services = services.collect();
             let machine =
                 Machine {
                     isa,
@@ -291,7 +300,7 @@ impl System {
                 )));
             }
             let log = dir.join(format!("node{id}.log"));
-            nodes.push(Node::new(id, isa, command, log, symbols));
+            nodes.push(Node::new(id, isa, command, log, symbols, services));
         }
         Ok(System {
             questions,

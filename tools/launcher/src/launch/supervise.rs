@@ -197,10 +197,15 @@ impl<'a> Supervisor<'a> {
             // Only what init says about programs, and where programs say that they panic: what else they say is
             // theirs.
             Line::Log { text, .. } => {
-                if let Some((end, pc, isa)) = symbol::fault(text)
-                    && let Some(of) = self.system.nodes.iter_mut().find(|n| n.isa == isa)
-                    && let Some(name) = of.symbols.name(pc)
+                let fault = symbol::fault(text);
+                if let Some((pc, service)) = fault.and_then(|f| Some((f.pc, f.service?))) {
+                    node.faulted = Some((pc, service.into()));
+                }
+                if let Some(fault) = fault
+                    && let Some(of) = self.system.nodes.iter_mut().find(|n| n.isa == fault.isa)
+                    && let Some(name) = of.symbols_of(fault.service).name(fault.pc)
                 {
+                    let end = fault.end;
                     text.insert_str(end, &format!(" <{name}>"));
                 } else if let Some((pcs, isa)) = symbol::callers(text)
                     && let Some(of) = self.system.nodes.iter_mut().find(|n| n.isa == isa)
@@ -263,7 +268,10 @@ impl<'a> Supervisor<'a> {
             Record::Backtrace { cpu, what, pcs } => {
                 let pcs = Record::addresses(&pcs);
                 let node = &mut self.system.nodes[i];
-                let lines = node.symbols.backtrace(&pcs, what == "user");
+                let lines = match what.as_str() {
+                    "invoked" => node.backtrace_of_invoked(&pcs),
+                    what => node.symbols.backtrace(&pcs, what == "user"),
+                };
                 let isa = node.isa;
                 self.sink.event(Event::Backtrace {
                     node: i,

@@ -75,7 +75,12 @@ pub(super) fn symbolize(args: &SymbolizeArgs) -> Result<u8, Error> {
 fn show(display: &mut Display, of: (usize, Isa), mut line: Line, symbols: &mut Symboliser) {
     let (node, isa) = of;
     if let Line::Record(Record::Backtrace { cpu, what, pcs }) = &line {
-        let lines = symbols.backtrace(&Record::addresses(pcs), what == "user");
+        let pcs = Record::addresses(pcs);
+        let lines = match what.as_str() {
+            // The code of a program that is not known.
+            "invoked" => Symboliser::default().backtrace(&pcs, true),
+            what => symbols.backtrace(&pcs, what == "user"),
+        };
         display.event(Event::Backtrace {
             node,
             isa,

@@ -110,7 +110,7 @@ fn in_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Where `word` stands in `text` as a whole word: what is before it, and what is behind it.
+/// Finds `word` as a whole word in `text`. Each item is the text before one occurrence, and the text behind it.
 fn places<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     text.match_indices(word).filter_map(|(at, _)| {
         let (before, after) = (&text[..at], &text[at + word.len()..]);

@@ -73,9 +73,10 @@ fn recipes_work_as_written() {
     if Tier::now() != Tier::Full {
         return;
     }
-    let copy = pages::fresh_copy();
-    for (name, _) in RECIPES {
-        eprintln!("recipe: {name}");
-        play(recipe(name), &copy);
-    }
+    pages::in_fresh_copy(|copy| {
+        for (name, _) in RECIPES {
+            eprintln!("recipe: {name}");
+            play(recipe(name), copy);
+        }
+    });
 }

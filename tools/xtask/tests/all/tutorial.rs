@@ -28,11 +28,12 @@ fn the_tutorial_runs_as_written() {
 
 /// Every step, in a copy of the workspace.
 fn whole() {
-    let copy = pages::fresh_copy();
-    let text = fs::read_to_string(copy.join("book/src/tutorial.md")).expect("tutorial");
-    let steps = steps(&text);
-    assert!(steps.len() > 10, "the tutorial has commands: {steps:?}");
-    play(steps, &copy);
+    pages::in_fresh_copy(|copy| {
+        let text = fs::read_to_string(copy.join("book/src/tutorial.md")).expect("tutorial");
+        let steps = steps(&text);
+        assert!(steps.len() > 10, "the tutorial has commands: {steps:?}");
+        play(steps, copy);
+    });
 }
 
 /// The first steps, where everything has been built already.

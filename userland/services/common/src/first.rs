@@ -7,9 +7,11 @@ use core::ops::Range;
 use core::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 
 use dyad_abi::bundle::Bundle;
-use dyad_abi::cap::{CapIndex, ObjectKind, Rights, TableAt};
+use dyad_abi::cap::{CapIndex, ObjectKind, RegionKind, Rights, TableAt};
 use dyad_abi::ident::MAX_NODES;
-use dyad_abi::service::{ARCHIVE_BASE, archive, slot};
+use dyad_abi::service::{
+    ARCHIVE_BASE, INVOKE_STACK_STRIDE, INVOKE_STACKS, MAX_THREAD_IDS, archive, slot,
+};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_sys::cap::{
@@ -165,6 +167,9 @@ impl Store {
                 SPACE.link(at, WINDOW + start, table)?;
             }
         }
+        // Components that this program makes may invoke it, as deep as kernels have it.
+        let stacks = (MAX_THREAD_IDS << 8) * INVOKE_STACK_STRIDE;
+        SPACE.add_region(INVOKE_STACKS, stacks, RegionKind::Anonymous, true)?;
         Ok(store)
     }
 

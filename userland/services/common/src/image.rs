@@ -32,6 +32,12 @@ pub fn filled_pages(s: &Segment<'_>) -> u64 {
     (s.bytes.len() as u64).div_ceil(PAGE_SIZE)
 }
 
+/// Pages that are not in the file: they are zero, and get frames when they are touched.
+pub fn zero_pages(bundle: &Bundle<'_>) -> u64 {
+    let beyond = |s: Segment<'_>| s.mem_len.div_ceil(PAGE_SIZE) - filled_pages(&s);
+    bundle.segments().map(beyond).sum()
+}
+
 /// The ISAs of a set of bits.
 pub fn isas_of(bits: u8) -> impl Iterator<Item = Isa> {
     Isa::ALL
@@ -207,6 +213,7 @@ mod tests {
             (DATA + 0x10000, PF_W, 0, 0x2000),
         ]);
         let b = Bundle::parse(&file).unwrap();
+        assert_eq!(zero_pages(&b), 4 + 2);
         let of = |isas| -> Vec<_> {
             Regions::of(&b, isas)
                 .iter()

@@ -7,7 +7,7 @@
 //! | function | when | on which stack |
 //! |---|---|---|
 //! | `_dyad_start(arg)` | a thread of the service starts | the thread's |
-//! | `dyad_invoked(words, badge, token)` | a program invokes it, with the caller's thread | the invocation's |
+//! | `dyad_invoked(words, badge, token)`, also `dyad_invoked_to_4` and so on | a program invokes it, with the caller's thread | the invocation's |
 //!
 //! A panic in an invocation ends the invocation with `Corrupt`; elsewhere it ends the thread. It is
 //! written to the console of whatever node the service may write to.
@@ -40,10 +40,21 @@ pub fn words(result: Result<u64>) -> [u64; 4] {
 }
 
 /// Makes the entry points of a service: `entry!(start)` or `entry!(start, invoked)`, where `start`
-/// is a `fn(u64) -> !` and `invoked` a `fn(Call) -> [u64; 4]`.
+/// is a `fn(u64) -> !` and `invoked` a `fn(Call) -> [u64; 4]`. With `entry!(start, invoked, to 4)` an invocation that
+/// is deeper than that is refused with `TooDeep` before it has a stack, so that what the threads of a client can make
+/// the service spend has a bound ([`Served`](dyad_abi::service::Served)); there are doors for 4 and 6.
 #[macro_export]
 macro_rules! entry {
+    ($start:path, $invoked:path, to 4) => {
+        $crate::entry!(@ $start, dyad_invoked_to_4 $invoked);
+    };
+    ($start:path, $invoked:path, to 6) => {
+        $crate::entry!(@ $start, dyad_invoked_to_6 $invoked);
+    };
     ($start:path $(, $invoked:path)?) => {
+        $crate::entry!(@ $start $(, dyad_invoked $invoked)?);
+    };
+    (@ $start:path $(, $name:ident $invoked:path)?) => {
         const _: () = {
             #[allow(unsafe_code)]
             #[unsafe(no_mangle)]
@@ -54,7 +65,7 @@ macro_rules! entry {
             $(
                 #[allow(unsafe_code)]
                 #[unsafe(no_mangle)]
-                extern "C" fn dyad_invoked(
+                extern "C" fn $name(
                     a: u64,
                     b: u64,
                     c: u64,

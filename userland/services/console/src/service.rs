@@ -38,7 +38,7 @@ const REPORT_COST: u32 = 96;
 static BUDGETS: [RobustLock<Budget>; CLIENTS] =
     [const { RobustLock::new(Budget::new(LIMITS)) }; CLIENTS];
 
-dyad_services::entry!(start, invoked);
+dyad_services::entry!(start, invoked, to 4);
 
 fn start(_: u64) -> ! {
     rt::give_up(format_args!("console has no thread of its own"))

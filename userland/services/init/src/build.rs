@@ -8,21 +8,24 @@ use core::ptr::with_exposed_provenance;
 use dyad_abi::bundle::Bundle;
 use dyad_abi::cap::{HardwareOp, ObjectKind, ReceiveOp, Rights};
 use dyad_abi::service::{
-    ARCHIVE_BASE, Grant, INFO_BASE, INPUT_BASE, Info, MAX_INPUT, archive, program, slot,
+    ARCHIVE_BASE, GUESTS, Grant, INFO_BASE, INIT_THREADS, INPUT_BASE, Info, MAX_INPUT, SERVED,
+    SERVED_BY_INIT, Served, archive, program, slot,
 };
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE};
 use dyad_abi::{CpuId, Error, Isa, NodeId};
+use dyad_services::image::zero_pages;
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Receive};
 
 use crate::memory::{Store, TABLE};
 use crate::program::{HOME, Needs, Program, Window};
-use crate::trouble::{Done, During};
+use crate::system::PROGRAM_ITEM;
+use crate::trouble::{Done, During, Trouble};
 
-/// Frames of a service's supply on a node: for its own pages, and for the stacks of its clients' invocations,
-/// page tables included.
+/// Frames of a service's supply on a node for its own pages: zeros of its image, stacks, and page tables, which are no
+/// more than [`TABLES`]. Those for the stacks of its clients' invocations are beside them.
 const SERVICE_SUPPLY: u64 = 256;
-const INVOKED_SUPPLY: u64 = 640;
+const TABLES: u64 = 48;
 /// Frames of a node's pool that are given to no program.
 pub const SPARE: u64 = 32;
 
@@ -107,6 +110,16 @@ impl Archive {
     }
 }
 
+/// The name of the program with a number, as the archive has it.
+pub fn name_of(number: u64) -> &'static str {
+    let Some(n) = number.checked_sub(program::FIRST) else {
+        return program::name(number);
+    };
+    let archive = rt::info().map(Archive::mapped).ok();
+    let item = archive.and_then(|a| a.at(PROGRAM_ITEM + n as usize).ok());
+    item.map_or("no program", |item| item.name)
+}
+
 /// What is needed at every step of building.
 pub struct Builder {
     /// What init was started with.
@@ -166,13 +179,51 @@ impl Builder {
             program::SCHED => &SCHED_NEEDS,
             _ => &NEEDS,
         };
-        let supply = match item.bundle.invoked() {
-            Some(_) => INVOKED_SUPPLY,
-            None => SERVICE_SUPPLY,
+        if zero_pages(&item.bundle) + TABLES > SERVICE_SUPPLY {
+            let small = Err(Error::NoMemory).during("frames of the service itself");
+            return small.map_err(|t: Trouble| t.of(name));
+        }
+        let reserved = match item.bundle.invoked() {
+            Some(_) => self.reserved(SERVED),
+            None => 0,
+        };
+        // Its clients come to it, and it spends nothing elsewhere.
+        let only = match number {
+            program::CONSOLE => NodeId::new(self.info.console_node),
+            _ => None,
+        };
+        let supply = |node: NodeId| match only {
+            Some(home) if home != node => SERVICE_SUPPLY,
+            _ => SERVICE_SUPPLY + reserved,
         };
         let given = Given::default();
-        self.any((number, needs), &item, given, Some(supply), rights)
-            .map_err(|t| t.of(name))
+        let mut service = self
+            .any((number, needs), &item, given, Some(&supply), rights)
+            .map_err(|t| t.of(name))?;
+        service.unreserved = reserved;
+        Ok(service)
+    }
+
+    /// Frames that the stacks of invocations by init and by all programs of the run can take.
+    fn reserved(&self, served: Served) -> u64 {
+        let guests = (0..GUESTS as usize).filter(|n| self.archive.has(PROGRAM_ITEM + n));
+        served.frames(INIT_THREADS) + guests.count() as u64 * served.frames(MAX_PROGRAM_THREADS)
+    }
+
+    /// Adds frames for the stacks of invocations to init's own supplies, which are the kernel's choice.
+    pub fn supply_own(&mut self) -> Done<()> {
+        const RUN: u64 = 1;
+        let frames = self.reserved(SERVED_BY_INIT);
+        for node in self.nodes() {
+            let arena = self.store.carve(node.index(), frames).during("supply")?;
+            let memory = self.store.supply(node.index(), &arena).during("supply")?;
+            let own = &mut self.window.own;
+            own.space
+                .supply_run(node, RUN, Some((memory, 0, frames)))
+                .during("supply")?;
+        }
+        self.window.own.unreserved = frames;
+        Ok(())
     }
 
     /// A program that is no service: it has arguments, and frames for every node, so many of its pool or,
@@ -193,6 +244,12 @@ impl Builder {
             ..GUEST_NEEDS
         };
         let given = Given { args, env, input };
+        let frames = supply.unwrap_or(0);
+        let fixed = |_: NodeId| frames;
+        let supply: Option<&dyn Fn(NodeId) -> u64> = match supply {
+            Some(_) => Some(&fixed),
+            None => None,
+        };
         self.any((number, &needs), item, given, supply, |_| hardware)
             .map_err(|t| t.of(item.name))
     }
@@ -202,7 +259,7 @@ impl Builder {
         (number, needs): (u64, &Needs),
         item: &Item,
         given: Given<'_>,
-        supply: Option<u64>,
+        supply: Option<&dyn Fn(NodeId) -> u64>,
         rights: impl Fn(NodeId) -> Rights,
     ) -> Done<Program> {
         let nodes = self.nodes();
@@ -226,7 +283,7 @@ impl Builder {
             p.give(slot::hardware(node), rt::hardware(node), rights)?;
             if let Some(frames) = supply {
                 store
-                    .carve(node.index(), frames)
+                    .carve(node.index(), frames(node))
                     .and_then(|arena| p.supply(store, node, arena))
                     .during("supply")?;
             }

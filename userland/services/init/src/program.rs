@@ -8,7 +8,8 @@ use dyad_abi::bundle::{Bundle, Scope, Segment};
 use dyad_abi::cap::{CapIndex, ObjectKind, ROOT_ENTRIES, RegionKind, Rights, Stripes, TableAt};
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::{
-    INVOKE_STACK_SIZE, INVOKE_STACK_STRIDE, INVOKE_STACKS, program, slot, thread_id,
+    INIT_THREADS, INVOKE_STACK_STRIDE, INVOKE_STACKS, SERVED, SERVED_BY_INIT, Served, invoke_stack,
+    program, slot, thread_id,
 };
 use dyad_abi::user::{HEAP_BASE, MAX_PROGRAM_THREADS, PAGE_SIZE, stack_slot, tcb_address};
 use dyad_abi::{Error, Isa, NodeId, Result};
@@ -64,6 +65,8 @@ pub struct Program {
     pub objects: Arena,
     /// Frames for its image, in the pool of [`HOME`].
     pub user: Arena,
+    /// Frames of the supply of each node on which it serves that are not reserved for a client.
+    pub unreserved: u64,
     /// Frames for what its faults need, by node.
     pub supplies: [Option<Arena>; MAX_NODES],
     /// Blocks that it can be given, by pool.
@@ -107,6 +110,7 @@ impl Program {
             isas,
             objects: store.carve(CXL, needs.objects).during("frames")?,
             user: store.carve(HOME.index(), needs.pages).during("frames")?,
+            unreserved: 0,
             supplies: [None; MAX_NODES],
             lent: [None; MAX_NODES + 1],
             table: parts.0,
@@ -173,6 +177,7 @@ impl Program {
             isas,
             objects,
             user,
+            unreserved: 0,
             supplies: [None; MAX_NODES],
             lent: [None; MAX_NODES + 1],
             table,
@@ -445,16 +450,50 @@ impl Program {
     }
 
     /// Makes room for invocations by the threads of another program: stacks, filled when they are
-    /// used, from this program's supply.
-    pub fn admit(&self, number: u64) -> Result<()> {
-        // Init has them all from the kernel.
-        if self.number == program::INIT {
-            return Ok(());
-        }
+    /// used, from this program's supply. What they can take of it is reserved, so that a client takes nothing
+    /// from others; how deep they are is the business of the entry
+    /// ([`entry!`](dyad_services::entry)).
+    ///
+    /// # Errors
+    ///
+    /// `NoMemory` if that is more than is left of the supply; as the kernel says.
+    pub fn admit(&mut self, number: u64) -> Result<()> {
+        let frames = self.served().frames(callers(number));
+        let left = self.unreserved.checked_sub(frames);
+        let left = left.ok_or(Error::NoMemory)?;
         let (start, len) = invocations(number);
-        let stripes = Stripes::new(INVOKE_STACK_STRIDE, INVOKE_STACK_SIZE);
+        let stripes = Stripes::new(INVOKE_STACK_STRIDE, self.served().stack);
         self.space
-            .add_stacks(start, len, stripes.ok_or(Error::BadArgument)?)
+            .add_stacks(start, len, stripes.ok_or(Error::BadArgument)?)?;
+        self.unreserved = left;
+        Ok(())
+    }
+
+    /// What an invocation of it may cost.
+    pub const fn served(&self) -> Served {
+        match self.number {
+            program::INIT => SERVED_BY_INIT,
+            _ => SERVED,
+        }
+    }
+
+    /// Maps the stack of the invocations of this service that a thread makes outside of others, so that it needs no
+    /// memory when the thread comes.
+    pub fn ready_stack(&mut self, store: &mut Store, isas: u8, id: u32) -> Result<()> {
+        let (_, top) = invoke_stack(u64::from(id) << 8 | 1);
+        for va in (top - self.served().stack..top).step_by(PAGE) {
+            let (frame, _) = store.user(HOME, &mut self.user, 1)?;
+            self.map(store, isas, va, (frame, 0), Access::Write)?;
+        }
+        Ok(())
+    }
+}
+
+/// Threads of a program that can invoke services.
+const fn callers(number: u64) -> u64 {
+    match number {
+        program::INIT => INIT_THREADS,
+        _ => MAX_PROGRAM_THREADS,
     }
 }
 
@@ -462,7 +501,7 @@ impl Program {
 pub const fn invocations(number: u64) -> (u64, u64) {
     let token = (thread_id(number, 0) as u64) << 8;
     let start = INVOKE_STACKS + token * INVOKE_STACK_STRIDE;
-    (start, (MAX_PROGRAM_THREADS << 8) * INVOKE_STACK_STRIDE)
+    (start, (callers(number) << 8) * INVOKE_STACK_STRIDE)
 }
 
 /// Where init looks at frames: each at an address that has not been used before, so that no old

@@ -20,11 +20,14 @@ use dyad_services::text::Text;
 use dyad_sys::cap::{Cap, Thread};
 
 use crate::blocks::{self, Who};
-use crate::build::Builder;
+use crate::build::{Builder, name_of};
 use crate::program::HOME;
 use crate::system::{Guest, SERVE, System};
 use crate::threads;
 use crate::wardens;
+
+/// Badge of the handler of faults in a service, without the number of the service.
+pub const IN_SERVICE: u64 = 1 << 32;
 
 /// What the first thread builds, and the warden that leads looks after and takes down.
 struct Records(UnsafeCell<Option<System>>);
@@ -41,7 +44,7 @@ static KEEPER: Keeper = Keeper::new();
 /// Whether the holder of the records is making a change that no other thread could complete.
 static CHANGING: AtomicBool = AtomicBool::new(false);
 
-dyad_services::entry!(start, invoked);
+dyad_services::entry!(start, invoked, to 6);
 
 fn start(arg: u64) -> ! {
     match (arg % PAGE_SIZE).checked_sub(SERVE).and_then(NodeId::new) {
@@ -302,7 +305,42 @@ fn fault_name(kind: u64) -> &'static str {
 }
 
 fn invoked(call: Call) -> [u64; 4] {
-    rt::words(process(call))
+    match call.badge.checked_sub(IN_SERVICE) {
+        Some(service) => fault_in_service(service, &call),
+        None => rt::words(process(call)),
+    }
+}
+
+/// A thread has faulted in a service, or in init itself. It ends. If it is a thread of init, the run ends: no other
+/// thread does what that one had to do, and one that waits for it would wait for ever.
+fn fault_in_service(number: u64, call: &Call) -> [u64; 4] {
+    let [address, kind, pc, _] = call.words;
+    let (of, n) = thread_of_id(call.token >> 8);
+    let here = rt::hardware(HOME).where_am_i();
+    let reason = Reason {
+        kind,
+        address,
+        thread: thread_id(of, n),
+    };
+    let what = Text::<256>::of(format_args!(
+        "service {:?}, thread {n} of {:?}: {} {address:#x} at pc {pc:#x} on {}{reason}",
+        program::name(number),
+        name_of(of),
+        fault_name(kind & 0xff),
+        here.as_ref().map_or(Isa::X86_64, |w| w.isa),
+    ));
+    say(format_args!("{}", what.as_str()));
+    // The warden of a node that has died ends where it is by then. A new one is started with the node.
+    let strays = number == program::INIT
+        && here.is_ok_and(|w| {
+            n.checked_sub(SERVE)
+                .is_some_and(|own| own != w.node.index() as u64)
+        });
+    if of == program::INIT && !strays {
+        check(name::WARDEN, false, format_args!("{}", what.as_str()));
+        shut_down(EXIT_FAILED);
+    }
+    [1, 0, 0, 0]
 }
 
 fn process(call: Call) -> Result<u64> {

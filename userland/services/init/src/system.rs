@@ -20,6 +20,7 @@ use dyad_sys::cap::{Access, Cap, Frame, Memory, Receive, Send, Sinv, Thread, Thr
 use crate::build::Builder;
 use crate::memory::CXL;
 use crate::program::{HOME, Program};
+use crate::service::IN_SERVICE;
 use crate::threads;
 use crate::trouble::{Done, During};
 use crate::wardens::{self, ASKED_BIT, NEWS, WARDEN_LINE};
@@ -59,7 +60,7 @@ const fn program_entry(number: u64) -> u64 {
 const FIRST: CpuId = CpuId::new(0).unwrap();
 const INVOKE: Rights = SinvOp::Invoke.right();
 /// Place of the program in the archive, behind init and the services; the one beside it follows.
-const PROGRAM_ITEM: usize = 5;
+pub const PROGRAM_ITEM: usize = 5;
 /// Number of the program beside it.
 pub const BESIDE: u64 = program::FIRST + 1;
 /// Frames of a node's pool that a program beside the program has. The program has all that is left.
@@ -171,6 +172,7 @@ impl Builder {
             .set_home([device])
             .during("home of the console")?;
         pager.connect(slot::PROCESS, &self.window.own, INVOKE)?;
+        self.own_invocations([&mut console, &mut pager])?;
 
         let mut schedule = Schedule {
             table: [0; sched::THREADS as usize],
@@ -192,11 +194,6 @@ impl Builder {
         let guest = self.guest(program::FIRST, &mut services, &mut schedule)?;
         let to_console = self.own_entry(&console)?;
         let to_pager = self.own_entry(&pager)?;
-        for service in [&console, &pager] {
-            service
-                .admit(program::INIT)
-                .during("stacks of invocations")?;
-        }
         let table = schedule.table;
         let (store, window) = (&mut self.store, &mut self.window);
         sched
@@ -348,7 +345,7 @@ impl Builder {
             sched,
         } = services;
         // What services need for it is theirs: it is not given back when the program ends.
-        for service in [&**console, &**pager, &self.window.own] {
+        for service in [&mut **console, &mut **pager, &mut self.window.own] {
             service.admit(number).during("stacks of invocations")?;
         }
         for isa in crate::program::isas_of(self.isas) {
@@ -464,6 +461,39 @@ impl Builder {
             memory[pool] = Some(cap.during("memory to be granted")?);
         }
         Ok(Some(memory))
+    }
+
+    /// The stacks of init's own threads in the services, and where faults in services go: to init, which says what
+    /// they were. Those of the wardens are there from now on, whatever clients do.
+    fn own_invocations(&mut self, services: [&mut Program; 2]) -> Done<()> {
+        self.supply_own()?;
+        let (isas, nodes) = (self.isas, self.info.system.node_count as usize);
+        let [console, pager] = services;
+        for number in [program::CONSOLE, program::PAGER, program::INIT] {
+            let place = self.store.slot().during("slot")?;
+            let badge = IN_SERVICE + number;
+            let own = &self.window.own;
+            let handler = own.entry_capability(place, badge, INVOKE)?;
+            let service = match number {
+                program::CONSOLE => &mut *console,
+                program::PAGER => &mut *pager,
+                _ => &mut self.window.own,
+            };
+            service
+                .admit(program::INIT)
+                .during("stacks of invocations")?;
+            for node in NodeId::first(nodes) {
+                let id = thread_id(program::INIT, SERVE + node.index() as u64);
+                service
+                    .ready_stack(&mut self.store, isas, id)
+                    .during("stacks of wardens")?;
+            }
+            service
+                .component
+                .set_fault_handler(Some(handler))
+                .during("fault handler")?;
+        }
+        Ok(())
     }
 
     /// Faults of `p` go to the pager.

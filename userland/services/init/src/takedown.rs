@@ -14,7 +14,7 @@
 #![allow(unsafe_code)]
 
 use dyad_abi::cap::{ROOT_ENTRIES, TableAt};
-use dyad_abi::service::{CONSOLE_THREADS, console, console_client, pager, program};
+use dyad_abi::service::{CONSOLE_THREADS, console, console_client, pager};
 use dyad_abi::user::{ISA_RO_BASE, PAGE_SIZE, TEXT_BASE, USER_END};
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_services::frames::Arena;
@@ -115,11 +115,8 @@ fn dismiss(service: &Program, number: u64) -> Result<()> {
         at += looked * PAGE_SIZE;
     }
     service.space.shootdown(start, len)?;
-    if service.number != program::INIT {
-        // SAFETY: 1. No invocation of those threads is under way: nothing is on the stacks.
-        unsafe { service.space.remove_region(start)? };
-    }
-    Ok(())
+    // SAFETY: 1. No invocation of those threads is under way: nothing is on the stacks.
+    unsafe { service.space.remove_region(start) }
 }
 
 /// Ends the threads of a program that still run, wherever they are: what they execute is taken away

@@ -31,7 +31,7 @@ const CLIENTS: usize = program::MAX as usize;
 static BOOKS: [RobustLock<Mappings<RANGES>>; CLIENTS] =
     [const { RobustLock::new(Mappings::new(LIMITS)) }; CLIENTS];
 
-dyad_services::entry!(start, invoked);
+dyad_services::entry!(start, invoked, to 4);
 
 fn start(_: u64) -> ! {
     rt::give_up(format_args!("pager has no thread of its own"))

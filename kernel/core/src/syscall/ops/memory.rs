@@ -240,7 +240,7 @@ pub fn claim<P: Platform>(cx: &KernelCtx, frame: FrameRef, order: Order) -> Resu
             frames.from_untyped_abandon(claim, &cx.intents())?;
             return Err(Error::Corrupt);
         }
-        if let Err(why) = claim.frame_done(&frames) {
+        if let Err(why) = claim.frame_done(frames) {
             frames.from_untyped_abandon(claim, &cx.intents())?;
             return Err(why.into());
         }

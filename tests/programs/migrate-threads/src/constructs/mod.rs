@@ -141,7 +141,7 @@ const ARGUMENTS: u64 = 0xb5eb_638a_08c6_abe8;
 const LANES: u64 = 0x4889_07ba_71a9_4c88;
 const FUTURES: u64 = 0x15fe_0973_cf3e_06c1;
 
-/// A construct that writes a text, which must be what a program of the host writes.
+/// Runs a construct that writes a text. The text must have the hash of the text that the same code writes on the host.
 #[inline(never)]
 fn written(name: &'static str, expected: u64, run: fn(&mut String)) -> Line {
     let mut text = String::new();

@@ -11,9 +11,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use dyad_launcher::paths;
@@ -25,12 +26,16 @@ const READERS_OWN: &str = "userland/apps/myapp";
 /// What the shell prints after each command, before its status.
 const END: &str = "--- end of command:";
 
-/// The copy of the workspace in which pages are tried. All pages share it, and its target directory.
-pub fn fresh_copy() -> PathBuf {
+/// Tries what pages say in a copy of the workspace. All pages share the copy and its target directory, one after the
+/// other.
+pub fn in_fresh_copy(try_it: impl FnOnce(&Path)) {
+    static ONE: Mutex<()> = Mutex::new(());
+    // A page that has failed leaves nothing behind: the copy is made anew.
+    let _turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let root = paths::workspace_root();
     let copy = paths::target_dir().join("qemu-tests/tutorial");
     copy_tree(&root, &root, &copy).expect("copy of the workspace");
-    copy
+    try_it(&copy);
 }
 
 /// What a page tells a reader to do.

@@ -1,4 +1,4 @@
-//! What a CPU remembers of quiescence never says more than the nodes do.
+//! What a CPU caches of quiescence never says more than the nodes do.
 
 use crate::common;
 
