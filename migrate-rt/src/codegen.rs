@@ -291,35 +291,35 @@ const ENTERED: Stub = Stub {
               b dyad_invoked",
 };
 
-/// The same for services that say how deep an invocation may be: the low byte of the token is looked at first. There is
-/// no stack yet, and the way back needs none: `dyad_return` with `TooDeep`. If the kernel refuses that, there is
+/// [`ENTERED`] of a service whose invocations may be so deep. The entry looks at the low byte of the token first. There is
+/// no stack yet, and the way back needs none: the entry returns `TooDeep`. If the kernel refuses that, there is
 /// nothing to go back to.
-const LIMITED: [Stub; 2] = [
-    Stub {
-        name: crate::INVOKED,
-        x86_64: "cmpb $4, %r9b; ja 1f; \
-                 leaq 0x18000001(%r9), %rsp; shlq $18, %rsp; callq dyad_invoked_to_4; ud2; \
-                 1: xorl %edi, %edi; movl $22, %esi; xorl %edx, %edx; xorl %r10d, %r10d; \
-                 xorl %r8d, %r8d; syscall; ud2",
-        aarch64: "and x9, x5, #0xff; cmp x9, #4; b.hi 1f; \
-                  movz x9, #0x6000, lsl #32; add x9, x9, x5, lsl #18; add sp, x9, #64, lsl #12; \
-                  b dyad_invoked_to_4; \
-                  1: mov x0, xzr; mov x1, #22; mov x2, xzr; mov x3, xzr; mov x4, xzr; \
-                  svc #0; brk #1",
-    },
-    Stub {
-        name: crate::INVOKED,
-        x86_64: "cmpb $6, %r9b; ja 1f; \
-                 leaq 0x18000001(%r9), %rsp; shlq $18, %rsp; callq dyad_invoked_to_6; ud2; \
-                 1: xorl %edi, %edi; movl $22, %esi; xorl %edx, %edx; xorl %r10d, %r10d; \
-                 xorl %r8d, %r8d; syscall; ud2",
-        aarch64: "and x9, x5, #0xff; cmp x9, #6; b.hi 1f; \
-                  movz x9, #0x6000, lsl #32; add x9, x9, x5, lsl #18; add sp, x9, #64, lsl #12; \
-                  b dyad_invoked_to_6; \
-                  1: mov x0, xzr; mov x1, #22; mov x2, xzr; mov x3, xzr; mov x4, xzr; \
-                  svc #0; brk #1",
-    },
-];
+macro_rules! limited {
+    ($depth:literal) => {
+        Stub {
+            name: crate::INVOKED,
+            x86_64: concat!(
+                "cmpb $",
+                $depth,
+                ", %r9b; ja 1f; leaq 0x18000001(%r9), %rsp; shlq $18, %rsp; callq dyad_invoked_to_",
+                $depth,
+                "; ud2; 1: xorl %edi, %edi; movl $22, %esi; xorl %edx, %edx; xorl %r10d, %r10d; \
+                 xorl %r8d, %r8d; syscall; ud2"
+            ),
+            aarch64: concat!(
+                "and x9, x5, #0xff; cmp x9, #",
+                $depth,
+                "; b.hi 1f; movz x9, #0x6000, lsl #32; add x9, x9, x5, lsl #18; \
+                 add sp, x9, #64, lsl #12; b dyad_invoked_to_",
+                $depth,
+                "; 1: mov x0, xzr; mov x1, #22; mov x2, xzr; mov x3, xzr; mov x4, xzr; svc #0; brk #1"
+            ),
+        }
+    };
+}
+
+/// By the number of the entry in [`DOORS`].
+const LIMITED: [Stub; 2] = [limited!(4), limited!(6)];
 
 const _: () = {
     use dyad_abi::Error;

@@ -323,10 +323,22 @@ pub mod sched {
     }
     /// Root entries of `sched`'s capability table that all this takes.
     pub const LEAVES: u32 = (tag(THREADS) + THREADS) / crate::cap::LEAF_SLOTS;
-    /// An entry of the table: `slice in microseconds << 8 | priority`; higher is more urgent, at
-    /// most 63. The slice is not 0.
-    pub const fn entry(priority: u8, slice_us: u32) -> u64 {
-        (slice_us as u64) << 8 | priority as u64
+    /// Groups of threads: each has one share of the time of its priority, however many threads it has.
+    pub const GROUPS: u8 = 8;
+    /// The group of the system's own threads.
+    pub const SYSTEM_GROUP: u8 = 0;
+    /// The group of a program's threads.
+    pub const fn group(program: u64) -> u8 {
+        (program - super::program::FIRST) as u8 + 1
+    }
+    /// An entry of the table: `group << 40 | slice in microseconds << 8 | priority`. Higher priorities are more
+    /// urgent, at most 63; the slice is not 0; the group is below [`GROUPS`].
+    pub const fn entry(priority: u8, slice_us: u32, group: u8) -> u64 {
+        (group as u64) << 40 | (slice_us as u64) << 8 | priority as u64
+    }
+    /// Priority, slice in microseconds and group of an [`entry`].
+    pub const fn entry_parts(entry: u64) -> (u8, u32, u8) {
+        (entry as u8, (entry >> 8) as u32, (entry >> 40) as u8)
     }
     /// Position of the deadline (fused ns, 0: none) of a blocked thread in the value of `Dispatch`; the eight
     /// bits below are a [`Stopped`](crate::cap::Stopped).
@@ -537,6 +549,15 @@ const _: () = {
     assert!(MAX_PROGRAM_THREADS >= (MAX_NODES * MAX_CPUS) as u64);
     assert!(MAX_PROGRAM_THREADS == crate::cap::LEAF_SLOTS as u64);
     assert!((sched::TABLE + sched::THREADS as u64 * 8) <= sched::TABLE + PAGE_SIZE);
+    assert!(sched::group(program::FIRST) != sched::SYSTEM_GROUP);
+    assert!(matches!(
+        sched::entry_parts(sched::entry(63, u32::MAX, sched::GROUPS - 1)),
+        (63, u32::MAX, 7)
+    ));
+    assert!(matches!(
+        sched::entry_parts(sched::entry(8, 10_000, 1)),
+        (8, 10_000, 1)
+    ));
     assert!(sched::tag(sched::THREADS).is_multiple_of(crate::cap::LEAF_SLOTS));
     assert!(thread_id(program::MAX, 0) as u64 <= MAX_THREAD_IDS);
 };

@@ -174,7 +174,7 @@ pub fn current() -> Thread {
     Thread { number, id }
 }
 
-/// Lets other threads of this CPU run.
+/// Lets other threads of this CPU run: those of the program, and when all of them have yielded, those of others.
 pub fn yield_now() {
     sys::yield_now();
 }

@@ -9,10 +9,11 @@
 //! | `memory` | takes every range the pager gives, then touches memory until there is none; that ends it |
 //! | `moves` | asks for moves of its threads as late as it may, until init takes no more, and asks for others all the time; ends after [`LENGTH`] |
 //! | `state` | asks for the state of memory without a pause, from [`ASKERS`] threads on all nodes; ends after [`LENGTH`] |
+//! | `threads` | computes in [`CROWD`] threads on all nodes, in every second phase; ends after [`CROWDED`] |
 //! | `input` | looks for standard input: its own, then where that of the victim is; the second look ends it |
 //!
 //! It reports `rival.moves-end` (a move at a time that never comes is refused) and `rival.moves-full` (it gets
-//! [`MOVES`] entries, not one more), `rival.state` (none of its questions is refused) and `rival.input` (it has
+//! [`MOVES`] entries, not one more), `rival.state` (none of its questions is refused), `rival.threads` (all its threads have run to their end, and have computed) and `rival.input` (it has
 //! none).
 #![no_std]
 #![no_main]
@@ -50,6 +51,10 @@ const MOVES: usize = 8;
 const LATE: Duration = Duration::from_secs(9);
 /// How long init may have no time for a request.
 const LATENCY: Duration = Duration::from_secs(1);
+/// Threads that compute: nearly as many as a program can have.
+const CROWD: usize = 60;
+/// How long they do: longer than the victim, which begins later.
+const CROWDED: Duration = Duration::from_millis(8500);
 /// Threads that ask for the state of memory.
 const ASKERS: usize = 8;
 
@@ -285,18 +290,62 @@ fn ask_state() -> Result<()> {
     Ok(())
 }
 
+/// Computes in many threads, which sleep in fair phases.
+fn crowd() -> Result<()> {
+    let end = Instant::now() + CROWDED;
+    let nodes = dyad::system()?.nodes().count();
+    let mut threads = Vec::new();
+    for n in 0..CROWD {
+        let node = NodeId::first(nodes).nth(n % nodes);
+        let node = node.ok_or(sys::Error::NoSuchNode)?;
+        threads.push(thread::spawn_on(node, move || {
+            let mut work = 0u64;
+            while Instant::now() < end {
+                if attacks() {
+                    (0..1000u64).for_each(|n| {
+                        black_box(n);
+                    });
+                    work += 1;
+                } else {
+                    let phase = PHASE.as_nanos() as u64;
+                    let left = phase - Instant::now().as_nanos() % phase;
+                    thread::sleep(Duration::from_nanos(left));
+                }
+            }
+            work
+        })?);
+    }
+    println!("rival: computes in {CROWD} threads");
+    let (mut idle, mut all) = (0u64, 0u64);
+    for thread in threads {
+        let work = thread.join()?;
+        idle += u64::from(work == 0);
+        all += work;
+    }
+    // All are ready in a phase of attack, but which of them have a slice before its end is the scheduler's choice.
+    report::check(
+        "rival.threads",
+        all > 0,
+        format_args!("{idle} of {CROWD} have done nothing, the others {all}"),
+    );
+    Ok(())
+}
+
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
     args.expect_options(&["--scene"])?;
     match args.one_of(
         "--scene",
-        &["console", "reports", "memory", "moves", "state", "input"],
+        &[
+            "console", "reports", "memory", "moves", "state", "threads", "input",
+        ],
         "console",
     )? {
         "reports" => reports(),
         "memory" => hoard(),
         "moves" => take_moves(),
         "state" => ask_state(),
+        "threads" => crowd(),
         "input" => peek(),
         _ => flood(),
     }

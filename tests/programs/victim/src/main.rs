@@ -8,9 +8,10 @@
 //! | `memory` | asks for memory, uses it, gives it back | `victim.memory`: everything is granted, zero-filled, in time; `victim.refused`: what is too much is refused with the right error |
 //! | `moves` | has itself moved to the other ISA and back, wherever it is | `victim.moves`: every request is taken in time, and every move is made |
 //! | `state` | asks for the state of memory, and uses memory that it has not used before | `victim.state`: no question is refused, and no page takes too long |
+//! | `threads` | computes, on node 0 and on the last node | `victim.threads.nodeN`: work while [many threads](CROWDED) of the rival compute beside its only one is nearly half of that while they sleep |
 //! | `input` | reads its standard input | `victim.input`: it gets all of it |
 //!
-//! Of `console`, the rival attacks in every second phase of [`PHASE`], by fused time.
+//! Of `console` and `threads`, the rival attacks in every second phase of [`PHASE`], by fused time.
 #![no_std]
 #![no_main]
 // Memory of the pager is raw; in one function.
@@ -37,6 +38,12 @@ const AFTER: Duration = Duration::from_millis(5000);
 /// Share of what it gets done in fair phases that it must get done in others, in percent. 100 is
 /// right; the rest is what the host makes of it.
 const SHARE: u64 = 25;
+/// Share of a CPU that it must have beside a program with many threads, in percent. One share for each program
+/// is 50; the rest is for those who serve both, and for threads that go to sleep and wake up.
+const CROWDED: u64 = 40;
+/// What its only thread waits beside one other program is a slice, of 10 ms. A wait of more than three is counted and
+/// said; it is no failure, as a busy host makes some.
+const LONG_WAIT: Duration = Duration::from_millis(30);
 /// No request to a service may take longer: many slices, because the host may be busy.
 const LATENCY: Duration = Duration::from_secs(3);
 /// How long memory is asked for: longer than the rival lives.
@@ -101,6 +108,38 @@ async fn console() -> Result<()> {
     // Until the rival has said what it did.
     sleep(AFTER).await;
     println!("victim: after all that");
+    Ok(())
+}
+
+/// Work beside many threads, and beside none.
+async fn threads() -> Result<()> {
+    sleep(BEFORE).await;
+    let last = dyad::system()?.nodes().count() - 1;
+    for node in NodeId::first(last + 1).filter(|n| [0, last].contains(&n.index())) {
+        migrate_to(node).await?;
+        let (mut work, mut longest, mut waits) = ([0u64; 2], Duration::ZERO, 0u64);
+        let end = Instant::now() + WORK;
+        let mut before = Instant::now();
+        while before < end {
+            let phase = usize::from(is_attacked());
+            compute();
+            work[phase] += 1;
+            let waited = before.elapsed();
+            longest = longest.max(waited);
+            waits += u64::from(waited > LONG_WAIT);
+            before = Instant::now();
+        }
+        let share = work[1] * 100 / work[0].max(1);
+        report::check(
+            &format!("victim.threads.node{node}"),
+            share >= CROWDED && longest < LATENCY,
+            format_args!(
+                "work {work:?} ({share} %), longest wait {longest:?}, {waits} above {LONG_WAIT:?}"
+            ),
+        );
+    }
+    // Until the rival has said what it did.
+    sleep(AFTER).await;
     Ok(())
 }
 
@@ -263,13 +302,16 @@ async fn main(args: Args) -> Result<()> {
     args.expect_options(&["--scene"])?;
     match args.one_of(
         "--scene",
-        &["console", "reports", "memory", "moves", "state", "input"],
+        &[
+            "console", "reports", "memory", "moves", "state", "threads", "input",
+        ],
         "console",
     )? {
         "reports" => reports().await,
         "memory" => memory().await,
         "moves" => moves().await,
         "state" => state().await,
+        "threads" => threads().await,
         "input" => input().await,
         _ => console().await,
     }

@@ -32,6 +32,7 @@ pub fn trials() -> Vec<Trial> {
         ("exhaustion_of_the_pager", memory),
         ("a_full_list_of_moves", moves),
         ("flood_of_questions_about_memory", state),
+        ("a_program_of_sixty_threads", threads),
         ("a_look_at_their_input", input),
         ("nesting_of_invocations", nested),
     ];
@@ -249,6 +250,16 @@ fn state(nodes: Vec<Isa>) -> Result<(), Failed> {
     let p = play(nodes, "state")?;
     p.passed("victim.state")?;
     p.comes_after("victim: has asked", "rival: asks for the state of memory")
+}
+
+/// The victim's only thread has a program's share of its CPU beside sixty threads of the rival, on each node.
+fn threads(nodes: Vec<Isa>) -> Result<(), Failed> {
+    let p = play(nodes, "threads")?;
+    for node in 0..2 {
+        p.passed(&format!("victim.threads.node{node}"))?;
+    }
+    p.rival_passed("rival.threads")?;
+    p.passed("beside.returned")
 }
 
 /// Numbers, one a line, on more than one page.

@@ -49,9 +49,12 @@ pub const SLEEP_LINE: u64 = 1;
 pub const SERVE: u64 = 1;
 
 /// The table of the scheduler. Threads with short work that others wait for go first.
-const WARDEN_ENTRY: u64 = sched::entry(62, 10_000);
-const QUIESCED_ENTRY: u64 = sched::entry(56, 2_000);
-const PROGRAM_ENTRY: u64 = sched::entry(8, 10_000);
+const WARDEN_ENTRY: u64 = sched::entry(62, 10_000, sched::SYSTEM_GROUP);
+const QUIESCED_ENTRY: u64 = sched::entry(56, 2_000, sched::SYSTEM_GROUP);
+/// Threads of a program share the time of one.
+const fn program_entry(number: u64) -> u64 {
+    sched::entry(8, 10_000, sched::group(number))
+}
 
 /// The first CPU of a node.
 const FIRST: CpuId = CpuId::new(0).unwrap();
@@ -434,7 +437,7 @@ impl Builder {
                 .make_send(n, p.place(slot::wake(n)), 1)
                 .during("waking threads")?;
             let bit = PROGRAM_ENDED << (number - program::FIRST);
-            schedule.enter(sched, (scheduled, bit), thread, PROGRAM_ENTRY)?;
+            schedule.enter(sched, (scheduled, bit), thread, program_entry(number))?;
             guest.enter_thread(n, thread);
             main = main.or(Some(thread));
         }
@@ -574,5 +577,6 @@ const _: () = assert!(
     (thread::WARDEN as usize) + MAX_NODES <= 62
         && threads::scheduled(program::FIRST, 0) == 64
         && threads::scheduled(BESIDE + 1, 0) == sched::THREADS
+        && sched::group(BESIDE) < sched::GROUPS
         && (3 * PROGRAM_ENDED) & (NEWS | ASKED_BIT) == 0
 );

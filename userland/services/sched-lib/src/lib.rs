@@ -8,11 +8,14 @@
 //! ```text
 //!            ready                     next                      stopped
 //!   absent ────────▶ queued (FIFO of ──────▶ running ──preempted, yielded──▶ queued (end)
-//!      ▲             its priority)              ├──interrupted──▶ queued (front)
+//!      ▲             its group and priority)    ├──interrupted──▶ queued (front)
 //!      │                  ▲                     ├──blocked──▶ absent, or sleeping if it has
 //!      │                  └──expired── sleeping ◀┘             a deadline
 //!      └──────────── ended, left, not ready ◀───┘
 //! ```
+//!
+//! Threads of one program are a *group*. Of the groups of a priority each has one slice in turn, however many threads
+//! it has and whatever they do; within that slice its threads take turns.
 //!
 //! Threads are small numbers below `N`. News may come twice, late, or about a thread that is not
 //! here any more: being told is idempotent, and that a thread cannot be dispatched after all
@@ -30,5 +33,5 @@ mod tests;
 mod timers;
 
 pub use policy::{Entry, News, Next, Scheduler, Stop};
-pub use ready::{PRIORITIES, Priority, ReadyQueues};
+pub use ready::{GROUPS, Group, PRIORITIES, Popped, Priority, ReadyQueues};
 pub use timers::Timers;

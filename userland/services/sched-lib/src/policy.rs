@@ -1,6 +1,6 @@
 //! The scheduler of one CPU: what to do next.
 
-use crate::ready::{Priority, ReadyQueues};
+use crate::ready::{Group, PRIORITIES, Popped, Priority, ReadyQueues};
 use crate::timers::Timers;
 
 /// The parameters by which a thread is scheduled.
@@ -8,17 +8,21 @@ use crate::timers::Timers;
 pub struct Entry {
     /// Priority of the thread.
     pub priority: Priority,
-    /// Time for which the thread may run, in nanoseconds, before others of the same priority have their turn.
+    /// Threads of one group share the time of one: a program's.
+    pub group: Group,
+    /// Time for which the thread may run, in nanoseconds, before others of its group have their turn; and its group,
+    /// before others of the same priority have theirs.
     pub slice_ns: u64,
 }
 
 /// The reason why a dispatched thread has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The thread has yielded: others of its priority go first now.
+    /// The thread has yielded: others of its group go first now, and if all have done so, other groups.
     Turn,
     /// The slice that the thread was dispatched with is over, or an event came in for the scheduler. The
-    /// thread continues with the rest of its turn; if nothing is left, others of its priority go first now.
+    /// thread continues with the rest of its turn; if nothing is left, others of its group go first now, and if
+    /// nothing is left of the turn of its group, other groups.
     Interrupted,
     /// The thread waits; if there is a deadline, it must be woken then.
     Blocked(Option<u64>),
@@ -63,33 +67,45 @@ const MIN_SLICE: u64 = 10_000;
 #[derive(Clone, Copy, Debug)]
 struct Run {
     thread: usize,
+    priority: Priority,
+    group: Group,
     /// Fused time when it was decided.
     since: u64,
     /// Time that was left of its turn then, in nanoseconds.
     left: u64,
+    /// Whether it was interrupted and is at the front of its queue: it goes on with what is left.
+    goes_on: bool,
 }
 
 /// The scheduler of one CPU, for thread numbers below `N`.
 ///
-/// A thread has a *turn* of one slice, however many interruptions and deadlines of others cut it into pieces: nobody
-/// gets more by being interrupted, and nobody less.
+/// A group has a *turn* of one slice, and within it its threads, however many there are; a thread has one of one slice,
+/// be it in one turn of its group or in several. Interruptions and deadlines of others cut turns into pieces: no
+/// thread gets more by being interrupted, and none less. What a group does not use of its turn is lost.
 ///
 /// ```text
-///   next: the first in its queue, for what is left of its turn ──▶ dispatched
-///     ▲                                                              │
-///     ├── at the front, less the time until this `next` ◀── Interrupted, something is left
+///   next: the group that has the turn, or else the next one by number; the first in its queue,
+///     ▲     for what is left of both turns ──▶ dispatched
+///     │                                            │
+///     ├── at the front, less the time until this `next` ◀── Interrupted, something is left of its turn
 ///     └── at the back, a whole turn ◀── Interrupted, nothing is left; Turn; ready after it has waited
+///
+///   a group's turn ends: when it is used up; when nothing of the group is ready; when the first of its threads
+///     that has passed the CPU on (Turn) would have it again
 /// ```
+///
+/// So between two turns of a group each other group of its priority that is ready has one turn of a slice at most: with
+/// `k` groups the only thread of one waits `k - 1` slices at most, whatever threads of others begin, end, wait, wake
+/// and pass on.
 pub struct Scheduler<const N: usize> {
     ready: ReadyQueues<N>,
     timers: Timers<N>,
     /// Remaining time of each thread's turn, in nanoseconds; 0 means the whole turn.
     left: [u64; N],
-    /// The thread that was dispatched last.
+    /// Remaining time of the group's turn of each priority, in nanoseconds; 0 means the whole turn.
+    rest: [u64; PRIORITIES],
+    /// The thread that was dispatched last: it and its group have not been charged for its time yet.
     last: Option<Run>,
-    /// The thread that was interrupted last: it is at the front of its queue and has not been charged for its
-    /// time yet.
-    uncharged: Option<(Run, Priority)>,
 }
 
 impl<const N: usize> Default for Scheduler<N> {
@@ -105,22 +121,32 @@ impl<const N: usize> Scheduler<N> {
             ready: ReadyQueues::new(),
             timers: Timers::new(),
             left: [0; N],
+            rest: [0; PRIORITIES],
             last: None,
-            uncharged: None,
         }
     }
 
-    /// Charges the thread that was interrupted last for its time, which is known now.
+    /// Charges the thread that was dispatched last, and its group, for its time, which is known now.
     fn charge(&mut self, now: u64) {
-        let Some((run, priority)) = self.uncharged.take() else {
+        let Some(run) = self.last.take() else {
             return;
         };
-        let left = run.left.saturating_sub(now.saturating_sub(run.since));
+        let used = now.saturating_sub(run.since);
+        // No turn has begun since; if that of the run has ended, this changes nothing.
+        let rest = &mut self.rest[run.priority.index()];
+        *rest = rest.saturating_sub(used);
+        if *rest < MIN_SLICE {
+            self.ready.end(run.priority);
+        }
+        if !run.goes_on {
+            return;
+        }
+        let left = run.left.saturating_sub(used);
         let over = left < MIN_SLICE;
         self.left[run.thread] = if over { 0 } else { left };
         // It may have been dropped since.
         if over && self.ready.remove(run.thread) {
-            self.ready.push_back(run.thread, priority);
+            self.ready.push_back(run.thread, run.priority, run.group);
         }
     }
 
@@ -134,7 +160,7 @@ impl<const N: usize> Scheduler<N> {
     /// Makes a thread ready, as an event says. Its deadline, if it has one, stays until it has run: the event
     /// may be old, and the thread may wait again.
     pub fn ready(&mut self, thread: usize, entry: Entry) {
-        self.ready.push_back(thread, entry.priority);
+        self.ready.push_back(thread, entry.priority, entry.group);
     }
 
     /// Processes an event of a thread.
@@ -163,30 +189,46 @@ impl<const N: usize> Scheduler<N> {
     /// The next action at fused time `now`. A thread that is to run is removed from its queue.
     pub fn next(&mut self, now: u64, entry: impl Fn(usize) -> Option<Entry>) -> Next {
         self.charge(now);
-        while let Some((thread, priority)) = self.ready.pop() {
+        while let Some(popped) = self.ready.pop() {
+            let Popped {
+                thread,
+                priority,
+                group,
+                begins,
+            } = popped;
+            let rest = &mut self.rest[priority.index()];
+            if begins {
+                *rest = 0;
+            }
             // A thread that has been taken out of the table since is nobody's.
             let Some(e) = entry(thread) else {
                 self.timers.cancel(thread);
                 continue;
             };
+            let slice = e.slice_ns.max(MIN_SLICE);
             let until_timer = self
                 .timers
                 .next()
                 .map_or(u64::MAX, |t| t.saturating_sub(now).max(MIN_SLICE));
+            if *rest == 0 {
+                *rest = slice;
+            }
             let left = match self.left[thread] {
-                0 => e.slice_ns.max(MIN_SLICE),
+                0 => slice,
                 left => left,
             };
-            let since = now;
             self.last = Some(Run {
                 thread,
-                since,
+                priority,
+                group,
+                since: now,
                 left,
+                goes_on: false,
             });
             return Next::Run {
                 thread,
                 priority,
-                slice_ns: left.min(until_timer),
+                slice_ns: left.min(*rest).min(until_timer),
             };
         }
         Next::Wait(self.timers.next())
@@ -197,18 +239,21 @@ impl<const N: usize> Scheduler<N> {
         if !matches!(why, Stop::Refused(_)) {
             self.timers.cancel(thread);
         }
-        match why {
-            Stop::Interrupted => {
-                let queued = self.ready.push_front(thread, entry.priority);
-                let run = self.last.take().filter(|r| queued && r.thread == thread);
-                self.uncharged = run.map(|r| (r, entry.priority));
-                return;
-            }
-            _ => self.forget(thread),
+        let goes_on =
+            why == Stop::Interrupted && self.ready.push_front(thread, entry.priority, entry.group);
+        let run = self.last.as_mut().filter(|r| r.thread == thread);
+        let has_run = run.is_some();
+        if let Some(run) = run {
+            run.goes_on = goes_on;
         }
+        if why == Stop::Interrupted {
+            return;
+        }
+        self.forget(thread);
         match why {
             Stop::Turn => {
-                self.ready.push_back(thread, entry.priority);
+                self.ready.push_back(thread, entry.priority, entry.group);
+                self.ready.pass(thread, entry.priority, entry.group);
             }
             Stop::Interrupted => {}
             Stop::Blocked(Some(at)) | Stop::Refused(Some(at)) => {
@@ -217,6 +262,12 @@ impl<const N: usize> Scheduler<N> {
             // Without one: what is known of it otherwise stays true.
             Stop::Blocked(None) | Stop::Refused(None) => {}
             Stop::Gone => self.dropped(thread),
+        }
+        // A group of which nothing is ready any more does not find the rest of its turn when it wakes up again.
+        if has_run && !self.ready.has(entry.priority, entry.group) {
+            self.ready.leave(entry.priority, entry.group);
+            // There is nothing to charge.
+            self.last = None;
         }
     }
 }

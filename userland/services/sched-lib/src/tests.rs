@@ -6,63 +6,141 @@ use super::*;
 use proptest::prelude::*;
 use std::vec::Vec;
 
+mod fair;
+
 const N: usize = 12;
 
 fn priority(n: u8) -> Priority {
     Priority::new(n).unwrap()
 }
 
+fn group(n: u8) -> Group {
+    Group::new(n).unwrap()
+}
+
+/// What the queues of one priority are supposed to be.
+#[derive(Clone)]
+struct NaiveLevel {
+    /// Thread and group, by order of arrival within a group.
+    list: Vec<(usize, u8)>,
+    /// The group that had the turn last, whether that is over, and the thread that passed on first in it.
+    turn: u8,
+    over: bool,
+    passed: Option<usize>,
+}
+
+impl NaiveLevel {
+    fn first_of(&self, group: u8) -> Option<usize> {
+        Some(self.list.iter().find(|q| q.1 == group)?.0)
+    }
+
+    /// The thread that goes first, its group, and whether the group's turn begins.
+    fn first(&self) -> Option<(usize, u8, bool)> {
+        match self.first_of(self.turn) {
+            Some(thread) if !self.over && self.passed != Some(thread) => {
+                Some((thread, self.turn, false))
+            }
+            _ => (1..=GROUPS as u8)
+                .map(|n| (self.turn + n) % GROUPS as u8)
+                .find_map(|g| Some((self.first_of(g)?, g, true))),
+        }
+    }
+}
+
 /// What ready queues are supposed to be.
-#[derive(Default)]
 struct Naive {
-    /// Thread and priority, by order of arrival within a priority.
-    list: Vec<(usize, Priority)>,
+    levels: Vec<NaiveLevel>,
 }
 
 impl Naive {
-    fn has(&self, thread: usize) -> bool {
-        self.list.iter().any(|q| q.0 == thread)
+    fn new() -> Naive {
+        let level = NaiveLevel {
+            list: Vec::new(),
+            turn: GROUPS as u8 - 1,
+            over: true,
+            passed: None,
+        };
+        Naive {
+            levels: std::vec![level; PRIORITIES],
+        }
     }
 
-    fn push(&mut self, thread: usize, p: Priority, front: bool) -> bool {
+    fn has(&self, thread: usize) -> bool {
+        let mut all = self.levels.iter().flat_map(|l| &l.list);
+        all.any(|q| q.0 == thread)
+    }
+
+    fn push(&mut self, thread: usize, (p, g): (u8, u8), front: bool) -> bool {
         if thread >= N || self.has(thread) {
             return false;
         }
-        if front {
-            self.list.insert(0, (thread, p));
-        } else {
-            self.list.push((thread, p));
-        }
+        let list = &mut self.levels[p as usize].list;
+        list.insert(if front { 0 } else { list.len() }, (thread, g));
         true
     }
 
-    fn first(&self) -> Option<(usize, Priority)> {
-        let most = self.list.iter().map(|q| q.1).max()?;
-        self.list.iter().find(|q| q.1 == most).copied()
+    fn first(&self) -> Option<Popped> {
+        let (p, level) = (self.levels.iter().enumerate().rev()).find(|l| !l.1.list.is_empty())?;
+        let (thread, g, begins) = level.first()?;
+        Some(Popped {
+            thread,
+            priority: priority(p as u8),
+            group: group(g),
+            begins,
+        })
+    }
+
+    fn pop(&mut self) -> Option<Popped> {
+        let first = self.first()?;
+        self.remove(first.thread);
+        let level = &mut self.levels[first.priority.get() as usize];
+        level.turn = first.group.get();
+        level.over = false;
+        if first.begins {
+            level.passed = None;
+        }
+        Some(first)
     }
 
     fn remove(&mut self, thread: usize) -> bool {
         let had = self.has(thread);
-        self.list.retain(|q| q.0 != thread);
+        for level in &mut self.levels {
+            level.list.retain(|q| q.0 != thread);
+        }
         had
+    }
+
+    fn is_on(&self, (p, g): (u8, u8)) -> bool {
+        let level = &self.levels[p as usize];
+        level.turn == g && !level.over
     }
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    Push(usize, u8, bool),
+    Push(usize, (u8, u8), bool),
     Remove(usize),
     Pop,
+    End(u8),
+    Leave((u8, u8)),
+    Pass(usize, (u8, u8)),
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // Two threads more than there can be; few priorities, so that queues get long.
+    // Two threads more than there can be; few priorities and groups, so that queues get long.
     let thread = 0..N + 2;
     let level = prop_oneof![Just(0u8), Just(7), Just(62), Just(63)];
+    let place = (
+        level.clone(),
+        prop_oneof![Just(0u8), Just(1), Just(2), Just(7)],
+    );
     prop_oneof![
-        3 => (thread.clone(), level, any::<bool>()).prop_map(|(t, p, f)| Step::Push(t, p, f)),
-        1 => thread.prop_map(Step::Remove),
-        2 => Just(Step::Pop),
+        6 => (thread.clone(), place.clone(), any::<bool>()).prop_map(|(t, p, f)| Step::Push(t, p, f)),
+        2 => thread.clone().prop_map(Step::Remove),
+        4 => Just(Step::Pop),
+        1 => level.prop_map(Step::End),
+        1 => place.clone().prop_map(Step::Leave),
+        1 => (thread, place).prop_map(|(t, p)| Step::Pass(t, p)),
     ]
 }
 
@@ -70,29 +148,42 @@ proptest! {
     #[test]
     fn ready_queues_are_the_naive_model(steps in prop::collection::vec(step(), 0..200)) {
         let mut real = ReadyQueues::<N>::new();
-        let mut naive = Naive::default();
+        let mut naive = Naive::new();
         for s in steps {
             match s {
-                Step::Push(t, p, true) => prop_assert_eq!(
-                    real.push_front(t, priority(p)),
-                    naive.push(t, priority(p), true)
+                Step::Push(t, (p, g), true) => prop_assert_eq!(
+                    real.push_front(t, priority(p), group(g)),
+                    naive.push(t, (p, g), true)
                 ),
-                Step::Push(t, p, false) => prop_assert_eq!(
-                    real.push_back(t, priority(p)),
-                    naive.push(t, priority(p), false)
+                Step::Push(t, (p, g), false) => prop_assert_eq!(
+                    real.push_back(t, priority(p), group(g)),
+                    naive.push(t, (p, g), false)
                 ),
                 Step::Remove(t) => prop_assert_eq!(real.remove(t), naive.remove(t)),
-                Step::Pop => {
-                    let expected = naive.first();
-                    if let Some((t, _)) = expected {
-                        naive.remove(t);
+                Step::Pop => prop_assert_eq!(real.pop(), naive.pop()),
+                Step::End(p) => {
+                    real.end(priority(p));
+                    naive.levels[p as usize].over = true;
+                }
+                Step::Leave((p, g)) => {
+                    real.leave(priority(p), group(g));
+                    naive.levels[p as usize].over |= naive.is_on((p, g));
+                }
+                Step::Pass(t, (p, g)) => {
+                    real.pass(t, priority(p), group(g));
+                    if naive.is_on((p, g)) && t < N {
+                        naive.levels[p as usize].passed.get_or_insert(t);
                     }
-                    prop_assert_eq!(real.pop(), expected);
                 }
             }
             prop_assert_eq!(real.first(), naive.first());
             for t in 0..N + 2 {
                 prop_assert_eq!(real.contains(t), naive.has(t));
+            }
+            for (p, g) in [(0, 0), (7, 1), (62, 2), (63, 7)] {
+                prop_assert_eq!(real.is_on(priority(p), group(g)), naive.is_on((p, g)));
+                let has = naive.levels[p as usize].list.iter().any(|q| q.1 == g);
+                prop_assert_eq!(real.has(priority(p), group(g)), has);
             }
         }
     }
@@ -134,10 +225,12 @@ proptest! {
 
 const URGENT: Entry = Entry {
     priority: Priority::HIGHEST,
+    group: Group::new(0).unwrap(),
     slice_ns: 1_000_000,
 };
 const IDLE: Entry = Entry {
     priority: Priority::LOWEST,
+    group: Group::new(0).unwrap(),
     slice_ns: 5_000_000,
 };
 

@@ -14,8 +14,8 @@
 //!
 //! | `Stopped` | then |
 //! |---|---|
-//! | Preempted, Yielded | end of its queue |
-//! | Interrupted | front of its queue, after the news |
+//! | Yielded | end of its group's queue |
+//! | Preempted, Interrupted | front of its group's queue, after the news; if its slice is used up, end |
 //! | Blocked | forgotten until an event, or until its deadline, when it is resumed |
 //! | Exited, Faulted | init is told by `Send` |
 //! | Left | forgotten: the scheduler of the other node hears of it |
@@ -25,8 +25,11 @@
 //! may be old when they are taken; what cannot be dispatched after all is forgotten again, but for
 //! its deadline.
 //!
+//! A program is a group, and so are the services. The groups of a priority have a slice each in turn, which their
+//! threads share.
+//!
 //! Threads share nothing but the thread table, which init has written before and nobody changes:
-//! which tags there are, with which priority and slice.
+//! which tags there are, with which priority, slice and group.
 //!
 //! | capability | for |
 //! |---|---|

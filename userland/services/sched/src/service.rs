@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::cap::{Event, Stopped, Woken};
 use dyad_abi::service::{sched, scheduler_line, slot};
 use dyad_abi::{NodeId, Result};
-use dyad_sched::{Entry, News, Next, Priority, Scheduler, Stop};
+use dyad_sched::{Entry, GROUPS, Group, News, Next, Priority, Scheduler, Stop};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Hardware, Receive, Send, Thread, Until};
 
@@ -16,6 +16,8 @@ const THREADS: usize = sched::THREADS as usize;
 const ENDPOINTS: Cap<Receive> = Cap::at(slot::ENDPOINT);
 /// Most events that are taken before a thread runs: a flood of wake-ups does not keep the CPU from work.
 const BATCH: usize = 2 * THREADS;
+
+const _: () = assert!(GROUPS == sched::GROUPS as usize);
 
 dyad_services::entry!(start);
 
@@ -51,9 +53,11 @@ fn entry(thread: usize) -> Option<Entry> {
     if word == 0 {
         return None;
     }
+    let (priority, slice_us, group) = sched::entry_parts(word);
     Some(Entry {
-        priority: Priority::new(word as u8)?,
-        slice_ns: (word >> 8).saturating_mul(1000),
+        priority: Priority::new(priority)?,
+        group: Group::new(group)?,
+        slice_ns: u64::from(slice_us) * 1000,
     })
 }
 
