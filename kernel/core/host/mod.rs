@@ -40,6 +40,7 @@ pub mod ktests;
 mod page_table_race;
 mod platform;
 #[cfg(test)]
+mod protect_tests;
 mod race_pairs;
 #[cfg(test)]
 mod race_tests;

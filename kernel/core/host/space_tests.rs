@@ -24,11 +24,11 @@ use dyad_space::shootdown;
 
 const RW: u64 = MAP_WRITE;
 
-fn l1(isa: Isa) -> TableAt {
+pub(super) fn l1(isa: Isa) -> TableAt {
     TableAt { isa, level: 1 }
 }
 
-fn perms(bits: u64) -> Perms {
+pub(super) fn perms(bits: u64) -> Perms {
     let mut p = Perms::READ;
     p.set(Perms::WRITE, bits & MAP_WRITE != 0);
     p.set(Perms::EXECUTE, bits & MAP_EXECUTE != 0);
@@ -36,7 +36,7 @@ fn perms(bits: u64) -> Perms {
 }
 
 /// Maps in the name of `m`.
-fn map_as(
+pub(super) fn map_as(
     m: Machine,
     space: WeakRef,
     at: TableAt,
@@ -169,44 +169,6 @@ fn large_pages_and_parts_of_blocks() {
     }
     unmap(&t, isa, VA).unwrap();
     assert_eq!(s.refs(head), 0);
-}
-
-#[test]
-fn what_a_frame_capability_does_not_permit_stays_forbidden() {
-    for isa in PAIR {
-        let s = System::new(120);
-        let space = s.space();
-        s.tables(space, isa, VA, Level::L1);
-        let all = s.user(0);
-        let read_only = Operand {
-            rights: FrameOp::Map.right(),
-            ..all
-        };
-        let c = cx(s.x());
-        let t = this(&c, space);
-        map_as(s.x(), space, l1(isa), VA, (&read_only, 0), 0).unwrap();
-        for more in [MAP_WRITE, MAP_EXECUTE] {
-            assert_eq!(
-                protect::<MockX86>(&t, isa, VA, perms(more)),
-                Err(Error::Denied)
-            );
-        }
-        let va = VA + PAGE_SIZE;
-        map_as(s.x(), space, l1(isa), va, (&all, 0), RW).unwrap();
-        protect::<MockX86>(&t, isa, va, perms(0)).unwrap();
-        assert_eq!(translate(&t, isa, va).unwrap() & TRANSLATE_WRITE, 0);
-        protect::<MockX86>(&t, isa, va, perms(RW)).unwrap();
-        assert_ne!(translate(&t, isa, va).unwrap() & TRANSLATE_WRITE, 0);
-        assert_eq!(
-            protect::<MockX86>(&t, isa, va, perms(MAP_WRITE | MAP_EXECUTE)),
-            Err(Error::BadArgument)
-        );
-        assert_eq!(
-            protect::<MockX86>(&t, isa, va + PAGE_SIZE, perms(0)),
-            Err(Error::BadAddress)
-        );
-        assert_eq!(s.refs(all.object.unwrap()), 2);
-    }
 }
 
 #[test]

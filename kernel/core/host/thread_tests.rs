@@ -319,22 +319,28 @@ fn fault_handlers_retry_or_end_through_the_whole_kernel() {
 /// thread control block.
 #[test]
 fn threads_begin_with_what_they_were_configured_with() {
-    fn on<P: Platform>() {
+    fn on<P: Platform>(layout: u64) {
         solo::<P>(|rig, m| {
             let (cap, t) = thread(rig, None, 3);
-            let id = t.id.load(Ordering::Relaxed);
+            t.layout.store(layout, Ordering::Relaxed);
+            let id = match layout {
+                0 => t.id.load(Ordering::Relaxed) as u32,
+                n => n as u32,
+            };
             t.started[P::ISA.index()].store(begun::NOT, Ordering::Relaxed);
             t.arg.store(0x1234, Ordering::Relaxed);
             assert_eq!(dispatch::<P>(rig, m, cap, 0), Left::User(ENTRY));
             let found = [ARGUMENTS, SP, THREAD_POINTER]
                 .map(|word| t.regs(P::ISA).0[word].load(Ordering::Relaxed));
-            let (_, top) = stack_slot(P::ISA, id as u32);
-            assert_eq!(found, [0x1234, top, tcb_address(id as u32)]);
+            let (_, top) = stack_slot(P::ISA, id);
+            assert_eq!(found, [0x1234, top, tcb_address(id)]);
             Ok(None)
         });
     }
-    on::<MockX86>();
-    on::<MockA64>();
+    for layout in [0, 77] {
+        on::<MockX86>(layout);
+        on::<MockA64>(layout);
+    }
 }
 
 #[test]

@@ -66,12 +66,19 @@ fn configured_threads_are_stopped_and_keep_what_they_were_given(rig: &Rig<'_>) -
     let c = rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?;
     let (ends, endpoints) = rig.new_cap(ObjectKind::Endpoints)?;
     let ids = n(rig.thread_ids()?) << 32;
-    let args = [n(c), ENTRY, 7, rig.id(1) | 0x99 << 32, n(ends) | ids];
+    let args = [
+        n(c),
+        ENTRY,
+        7,
+        rig.id(1) | 77 << 16 | 0x99 << 32,
+        n(ends) | ids,
+    ];
     gives!(rig.sys(t, CONFIGURE, &args), Ok(0));
     gives!(rig.state(object), Some(State::Stopped));
     let t = rig.as_thread(object)?;
     let word = |w: &core::sync::atomic::AtomicU64| w.load(Ordering::Relaxed);
     gives!((word(&t.id), word(&t.tag)), (rig.id(1), 0x99));
+    gives!(t.layout_id(), 77);
     gives!((word(&t.entry), word(&t.arg)), (ENTRY, 7));
     gives!(word(&t.scheduler), endpoints.bits());
     gives!(word(&t.component), rig.component.bits());
@@ -89,8 +96,9 @@ fn configure_refuses_bad_operands(rig: &Rig<'_>) -> Outcome {
     for bad in [0, USER_END, u64::MAX] {
         gives!(configure([n(c), bad, 0, 0, 0]), Err(Error::BadAddress));
     }
-    let id = MAX_THREAD_IDS;
-    gives!(configure([n(c), ENTRY, 0, id, 0]), Err(Error::BadArgument));
+    for id in [MAX_THREAD_IDS, MAX_THREAD_IDS << 16, 0xffff << 16] {
+        gives!(configure([n(c), ENTRY, 0, id, 0]), Err(Error::BadArgument));
+    }
     gives!(configure([n(t), ENTRY, 0, 0, 0]), Err(Error::WrongCap));
     let none = n(rig.free_slot());
     gives!(configure([none, ENTRY, 0, 0, 0]), Err(Error::NoCap));
@@ -382,7 +390,7 @@ pub(super) fn has_jumped(
     for &n in others.filter(|&&n| n != probe.frame) {
         ensure!(read(n) == Some(0), "register {n} is {:x?}", read(n));
     }
-    let tcb = dyad_abi::user::tcb_address(t.id.load(Ordering::Relaxed) as u32);
+    let tcb = dyad_abi::user::tcb_address(t.layout_id());
     gives!(read(probe.registers + 2), Some(tcb));
     gives!(t.used_fp.load(Ordering::Relaxed), 0);
     for isa in Isa::ALL {
@@ -404,6 +412,7 @@ fn threads_jump_within_their_node(rig: &Rig<'_>) -> Outcome {
     }
     t.used_fp.store(3, Ordering::Relaxed);
     t.id.store(5, Ordering::Relaxed);
+    t.layout.store(6, Ordering::Relaxed);
     let to = [here, ENTRY + 0x40, 0x4300_0f00, 0xf00, 0xa55];
     rig.switches(me, JUMP, &to)?;
     ensure!(rig.runs(rig.thread), "somebody else runs");

@@ -246,7 +246,7 @@ shared_struct! {
         pub started: [AtomicU64; dyad_abi::ident::ISA_COUNT],
         /// The words that the thread carries in a handoff; see `dyad_core::migrate::carried`.
         pub carried: [AtomicU64; 8],
-        /// The id, which no other live thread has ([`crate::ids`]); it selects the thread's stacks.
+        /// The id, which no other live thread has ([`crate::ids`]); it selects the thread's stacks of invocations.
         pub id: AtomicU64,
         /// The scheduler's name for the thread.
         pub tag: AtomicU64,
@@ -288,8 +288,11 @@ shared_struct! {
         pub exit_code: AtomicU64,
         /// Nanoseconds that have been reserved from the budget for the present dispatch.
         pub budget_reserved: AtomicU64,
+        /// The id by which the thread's own stacks and control block are found; 0: `id`. See
+        /// [`layout_id`](Thread::layout_id).
+        pub layout: AtomicU64,
         /// Reserved; zero.
-        pub reserved: [AtomicU64; 4],
+        pub reserved: [AtomicU64; 3],
         /// Link word: the next thread on an event list. Changed at memory only, like `event`.
         pub event_link: AtomicU64,
         /// The reason why the thread is on an event list (a [`Woken`](dyad_abi::cap::Woken)); 0 if it is on
@@ -346,7 +349,7 @@ pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
             owner, crossing, trail, cpu, slice_end, used_fp, started, carried, id, tag, component,
             scheduler, budget, depth, entry, arg, result, result_status, result_value, waits_at,
             waits_line, deadline, priority, fault, budget_from, budget_line, exit_code,
-            budget_reserved, reserved,
+            budget_reserved, layout, reserved,
             event_link, event, unused, carried_fp, kept_fp, frames, parked, regs, saved, fp, saved_fp,
         },
     )
@@ -357,6 +360,15 @@ pub(crate) const fn layout(h: LayoutHash) -> LayoutHash {
 impl Thread {
     /// The kind of its frame.
     pub const KIND: KernelKind = KernelKind::THREAD;
+
+    /// The id by which the thread's own stacks and control block are found. Threads of several components may have the
+    /// same one, so that a program of several components has each of its threads at the same addresses in all of them.
+    pub fn layout_id(&self) -> u32 {
+        match self.layout.load(Ordering::Relaxed) {
+            0 => self.id.load(Ordering::Relaxed) as u32,
+            layout => layout as u32,
+        }
+    }
 
     /// The owner word, decoded. Where caches are not coherent, the words of a thread that other nodes read
     /// are also refreshed from memory.

@@ -287,7 +287,8 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
     }
 
     /// Changes the permissions of the page that covers `va`; [`Perms::KEPT`], accessed and dirty stay.
-    /// Returns the previous leaf. A removed permission has no effect once an epoch taken afterwards is
+    /// Without [`Perms::READ`], a page of an address space can be used by the kernel only, until it gets permissions
+    /// again. Returns the previous leaf. A removed permission has no effect once an epoch taken afterwards is
     /// quiesced.
     pub fn protect(&self, va: u64, perms: Perms) -> Result<Leaf, MapError> {
         let (place, leaf) = self.leaf_at(va)?;
@@ -305,7 +306,12 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
     /// [`protect`](Self::protect) of a leaf that has been found.
     pub fn protect_at(&self, place: &PteSlot, leaf: &Leaf, perms: Perms) -> Result<Leaf, MapError> {
         self.replace(place, leaf, |leaf| {
-            let perms = perms.difference(Perms::KEPT) | leaf.perms & Perms::KEPT;
+            let mut perms = perms.difference(Perms::KEPT) | leaf.perms & Perms::KEPT;
+            // Global pages are the kernel's own.
+            if !leaf.global {
+                perms.set(Perms::USER, perms.contains(Perms::READ));
+                perms |= Perms::READ;
+            }
             self.encode_leaf(Leaf { perms, ..leaf }, place.level)
         })
     }

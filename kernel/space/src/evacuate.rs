@@ -70,9 +70,10 @@ pub struct Step {
     pub done: bool,
 }
 
-/// A page that a fault has put there, which is not code.
+/// A page that a fault has put there, which is not code. One that user code cannot use stays: when it is back, it would be
+/// usable.
 const fn is_movable(perms: Perms) -> bool {
-    perms.contains(Perms::OWNED) && !perms.contains(Perms::EXECUTE)
+    perms.contains(Perms::OWNED.union(Perms::USER)) && !perms.contains(Perms::EXECUTE)
 }
 
 fn lies_in(range: &Supply, pa: PhysAddr) -> bool {

@@ -371,6 +371,7 @@ impl Comp {
             entry: self.entry,
             arg,
             id,
+            layout: 0,
             ids: Cap::at(slot::THREAD_IDS),
             tag: sched::TAG + tag as u32,
             scheduler: Some(sched::ENDPOINTS),

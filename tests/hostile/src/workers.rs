@@ -67,6 +67,7 @@ pub fn begin(
         entry,
         arg,
         id: scheduler_line(node, cpu) as u32,
+        layout: 0,
         ids: Cap::at(slot::THREAD_IDS),
         tag: 0,
         scheduler: None,

@@ -127,6 +127,7 @@ fn begin(world: &World, t: usize) -> Result<()> {
         entry: world.entry,
         arg: role,
         id: id as u32,
+        layout: 0,
         ids: Cap::at(slot::THREAD_IDS),
         tag: TAG + t as u32,
         scheduler: Some(ENDPOINTS),

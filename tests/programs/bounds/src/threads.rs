@@ -150,6 +150,7 @@ fn configure(
         entry: entry()?,
         arg: INFO_BASE | what,
         id: NEXT_ID.fetch_add(1, Ordering::Relaxed) as u32,
+        layout: 0,
         ids: Cap::at(slot::THREAD_IDS),
         tag: 100,
         scheduler,

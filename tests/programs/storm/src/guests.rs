@@ -148,6 +148,7 @@ fn begin_on(k: usize, (node, cpu): (u64, u64)) -> dyad_abi::Result<()> {
         entry: setup::entry()?,
         arg: INFO_BASE | GUEST | k as u64,
         id: n as u32,
+        layout: 0,
         ids: Cap::at(slot::THREAD_IDS),
         tag: TAG + k as u32,
         scheduler: Some(ENDPOINTS),

@@ -450,6 +450,7 @@ fn emulated(program: u64, n: u64, guest: &threads::Guest) -> Result<Request> {
             entry: parts.entry,
             arg: INFO_BASE | n,
             id: thread_id(program, n),
+            layout: 0,
             ids: Cap::at(slot::THREAD_IDS),
             tag: sched::tag(threads::scheduled(program, n)),
             scheduler: Some(parts.events),

@@ -416,6 +416,7 @@ impl Program {
             entry: self.entry,
             arg,
             id: thread_id(self.number, n),
+            layout: 0,
             ids: Cap::at(slot::THREAD_IDS),
             tag,
             scheduler,

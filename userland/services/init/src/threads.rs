@@ -248,6 +248,7 @@ impl Guest {
             entry: self.entry.load(Ordering::Relaxed),
             arg: INFO_BASE | n,
             id: thread_id(number, n),
+            layout: 0,
             ids: Cap::at(slot::THREAD_IDS),
             tag: sched::tag(scheduled(number, n)),
             scheduler: Some(cap(&self.endpoints)?),

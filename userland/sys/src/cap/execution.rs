@@ -83,9 +83,12 @@ pub struct ThreadSetup {
     pub entry: u64,
     /// The argument that the entry gets.
     pub arg: u64,
-    /// The thread's id, which determines its stacks, including those of its invocations. No other live thread
-    /// of the system may have it.
+    /// The thread's id, which determines the stacks of its invocations. No other live thread of the system may have
+    /// it.
     pub id: u32,
+    /// The id that determines its own stacks and control block, which threads of other components may have, too;
+    /// 0: `id`.
+    pub layout: u32,
     /// The range that the id is in; needs the right `Use`.
     pub ids: Cap<ThreadIds>,
     /// The tag by which the scheduler identifies the thread, as in [`Event::tag`].
@@ -118,7 +121,10 @@ impl Cap<Thread> {
     ///
     /// If the component is the caller's own, `entry` must be code that takes `arg`.
     pub unsafe fn configure(self, setup: &ThreadSetup) -> Result<()> {
-        let names = u64::from(setup.id) | u64::from(setup.tag) << 32;
+        // What is wider than its field is refused by the kernel, not cut.
+        let id = u64::from(setup.id.min(0xffff));
+        let layout = u64::from(setup.layout.min(0xffff)) << 16;
+        let names = id | layout | u64::from(setup.tag) << 32;
         let args = [
             setup.component.number(),
             setup.entry,

@@ -1,15 +1,19 @@
 //! Address spaces.
 
-use dyad_abi::cap::{MAP_EXECUTE, MAP_WRITE, RegionKind, SpaceOp, Step, Stripes, TableAt};
+use dyad_abi::cap::{
+    MAP_EXECUTE, MAP_NONE, MAP_WRITE, RegionKind, SpaceOp, Step, Stripes, TableAt,
+};
 use dyad_abi::user::{TRANSLATE_EXEC, TRANSLATE_PA, TRANSLATE_WRITE};
 use dyad_abi::{Error, Isa, NodeId, Result};
 
 use super::{Cap, Frame, Memory, PageTable, Space, Stamp};
 use crate::raw;
 
-/// Permitted accesses to a page. Every page that is mapped can be read.
+/// Permitted accesses to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
+    /// None, for [`protect`](Cap::protect) only: the page stays mapped, and what it may be is kept.
+    None,
     /// Reading.
     Read,
     /// Reading and writing.
@@ -21,6 +25,7 @@ pub enum Access {
 impl Access {
     const fn bits(self) -> u64 {
         match self {
+            Access::None => MAP_NONE,
             Access::Read => 0,
             Access::Write => MAP_WRITE,
             Access::Execute => MAP_EXECUTE,

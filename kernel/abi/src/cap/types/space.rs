@@ -103,6 +103,8 @@ numbered! {
 pub const MAP_WRITE: u64 = 1;
 /// A bit of permissions: executable.
 pub const MAP_EXECUTE: u64 = 2;
+/// Permissions of [`SpaceOp::Protect`]: none. The page stays where it is, and what it may be is kept.
+pub const MAP_NONE: u64 = 4;
 
 numbered! {
     /// The actions of faults in a region.

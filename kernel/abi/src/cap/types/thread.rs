@@ -31,11 +31,12 @@ numbered! {
         Exit = 8,
         /// Value: fused time until which the thread waits; 0 if it does not wait, or for ever.
         Deadline = 9,
-        /// `(component, entry, arg, id | tag << 32, scheduler endpoints | thread ids << 32)`: makes a new
+        /// `(component, entry, arg, id | layout << 16 | tag << 32, scheduler endpoints | thread ids << 32)`: makes a new
         /// or stopped thread begin at `entry`. The component's capability needs `Configure`; the
         /// endpoints are a receive capability for all lines of the object with `Bind`, or 0 for a thread
         /// that has no scheduler; the id is in the range of the [`ThreadIds`](crate::cap::CapType::ThreadIds)
-        /// capability, which needs `Use`, and no other live thread has it.
+        /// capability, which needs `Use`, and no other live thread has it. The layout id selects the thread's own
+        /// stacks and control block; 0: the id does.
         Configure = 10,
         /// `(node, program counter, stack pointer, frame pointer, arg)`: moves the calling thread to a node,
         /// which may be its own, and continues it at the program counter with the stack and frame pointer:

@@ -109,7 +109,7 @@ fn first<P: Platform>(t: &Thread) {
     if over {
         return;
     }
-    let id = t.id.load(Ordering::Relaxed) as u32;
+    let id = t.layout_id();
     let (_, top) = stack_slot(P::ISA, id);
     let area = t.regs(P::ISA);
     P::init_regs(area, 0, top, 0, tcb_address(id));

@@ -45,7 +45,7 @@ pub(crate) fn arrive<P: Platform>(
     (fp, arg): (u64, u64),
 ) {
     CrossingState::of(t).note_here::<P>(cx, t);
-    let id = t.id.load(Ordering::Relaxed) as u32;
+    let id = t.layout_id();
     let area = t.regs(P::ISA);
     P::init_regs(area, pc, sp, arg, tcb_address(id));
     P::set_user_pc_sp(area, pc, sp);

@@ -76,7 +76,7 @@ fn load<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> Result<()> {
 /// Sets a thread up to begin at its entry point on this ISA. The thread has a stack for each ISA, found by
 /// the thread's number, and one thread control block for all ISAs.
 pub fn start<P: Platform>(t: &Thread) {
-    let id = t.id.load(Ordering::Relaxed) as u32;
+    let id = t.layout_id();
     let (_, top) = stack_slot(P::ISA, id);
     P::init_regs(
         t.regs(P::ISA),

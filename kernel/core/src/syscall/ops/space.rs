@@ -43,8 +43,8 @@
 //! translations (all of them, whatever the range). `Shootdown(ticket, 0)`: 1 if they have, else 0.
 
 use dyad_abi::cap::{
-    CapIndex, CapType, FrameOp, MAP_EXECUTE, MAP_WRITE, MemoryOp, PageTableOp, Rights, SpaceOp,
-    TableAt,
+    CapIndex, CapType, FrameOp, MAP_EXECUTE, MAP_NONE, MAP_WRITE, MemoryOp, PageTableOp, Rights,
+    SpaceOp, TableAt,
 };
 use dyad_abi::user::{TRANSLATE_EXEC, TRANSLATE_PA, TRANSLATE_WRITE, USER_END};
 use dyad_abi::{Error, Isa, NodeId, Result};
@@ -88,7 +88,10 @@ pub fn dispatch<P: Platform>(
         }
         SpaceOp::Unmap => unmap(this, at(a[0])?.isa, a[1]),
         SpaceOp::Protect => {
-            let perms = permissions(a[2])?;
+            let perms = match a[2] {
+                MAP_NONE => Perms::empty(),
+                bits => permissions(bits)?,
+            };
             protect::<P>(this, at(a[0])?.isa, a[1], perms)
         }
         SpaceOp::Harvest => harvest(this, at(a[0])?.isa, a[1]),
@@ -145,7 +148,7 @@ fn at(bits: u64) -> Result<TableAt> {
     TableAt::from_bits(bits).ok_or(Error::BadArgument)
 }
 
-/// The permissions of an argument, which always include reading. Undefined bits are refused, because they may
+/// The permissions of a page that can be read. Undefined bits are refused, because they may
 /// get a meaning.
 fn permissions(bits: u64) -> Result<Perms> {
     if bits & !(MAP_WRITE | MAP_EXECUTE) != 0 {
@@ -300,6 +303,9 @@ pub fn unmap(this: &SpaceCtx<'_>, isa: Isa, va: u64) -> Result<u64> {
 /// permissions the page must be mapped anew, with a capability that grants them: the capability it was mapped
 /// by may be gone.
 ///
+/// Without any permission the entry stays a leaf, which user code cannot use: the next permissions need no wait, as a new
+/// mapping would.
+///
 /// Removed permissions have no effect once the stamp, which is the value, is quiesced; the stamp is therefore
 /// taken after the entry has changed.
 ///
@@ -338,9 +344,16 @@ pub fn harvest(this: &SpaceCtx<'_>, isa: Isa, va: u64) -> Result<u64> {
 
 /// `Translate`: the frame of a page, and whether the page is writable and executable. The entry may have
 /// changed when the caller reads the value.
+///
+/// # Errors
+///
+/// [`Error::BadAddress`] if user code cannot read the page.
 pub fn translate(this: &SpaceCtx<'_>, isa: Isa, va: u64) -> Result<u64> {
     let d = this.driver(isa)?;
     let (place, leaf) = leaf_at(&d, va)?;
+    if !leaf.perms.contains(Perms::USER) && !lacks!("ops::space::translate::user") {
+        return Err(Error::BadAddress);
+    }
     let pa = leaf.pa.add(va & (place.level.size() - 1));
     let flag = |p, bit| if leaf.perms.contains(p) { bit } else { 0 };
     Ok((pa.0 & TRANSLATE_PA)

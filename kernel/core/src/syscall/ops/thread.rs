@@ -40,6 +40,7 @@ use core::sync::atomic::Ordering;
 use dyad_abi::cap::{
     CapIndex, CapType, ComponentOp, ReceiveOp, Stopped, ThreadIdsOp, ThreadOp, TimeOp, Woken,
 };
+use dyad_abi::service::MAX_THREAD_IDS;
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_captbl::Span;
 
@@ -199,6 +200,19 @@ fn id_of(cx: &KernelCtx, id: u64, n: u64) -> Result<u64> {
     }
 }
 
+/// Checks a layout id: 0, or an id that has stacks. It decides addresses in the thread's own component only, where
+/// the caller may begin anything anyway, so no capability is asked for.
+///
+/// # Errors
+///
+/// [`Error::BadArgument`] if there are no stacks of that number.
+fn layout_of(layout: u64) -> Result<u64> {
+    match layout < MAX_THREAD_IDS || lacks!("ops::thread::layout_of::range") {
+        true => Ok(layout),
+        false => Err(Error::BadArgument),
+    }
+}
+
 /// `Configure`: resets a thread, which must be NONE or STOPPED, to begin at its entry point. It is STOPPED
 /// afterwards: `Resume` says where it begins.
 ///
@@ -220,7 +234,8 @@ fn configure<P: Platform>(cx: &KernelCtx, t: &'static Thread, a: [u64; 5]) -> Re
         return Err(Error::BadAddress);
     }
     let scheduler = scheduler_of(cx, a[4] & 0xffff_ffff)?;
-    let id = id_of(cx, a[3] & 0xffff_ffff, a[4] >> 32)?;
+    let id = id_of(cx, a[3] & 0xffff, a[4] >> 32)?;
+    let layout = layout_of(a[3] >> 16 & 0xffff)?;
     let me = dyad_object::reference(cx.node, t).ok_or(Error::Corrupt)?;
     let taken = take(cx, t, owner).ok_or(Error::NotReady)?;
     if let Err(e) = ids::claim(cx.node, id, me) {
@@ -238,6 +253,7 @@ fn configure<P: Platform>(cx: &KernelCtx, t: &'static Thread, a: [u64; 5]) -> Re
         (&t.entry, a[1]),
         (&t.arg, a[2]),
         (&t.id, id),
+        (&t.layout, layout),
         (&t.tag, a[3] >> 32),
         (&t.scheduler, scheduler),
         (&t.cpu, cx.cpu().index() as u64),

@@ -255,6 +255,7 @@ impl Bench {
                 entry,
                 arg,
                 id,
+                layout: 0,
                 ids: Cap::at(slot::THREAD_IDS),
                 tag: n as u32 + 1,
                 scheduler: Some(endpoints),
