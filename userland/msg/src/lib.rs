@@ -17,6 +17,7 @@
 //! | [`words`] | the memory |
 //! | [`record`] | what a message looks like |
 //! | [`ring`] | one producer, one consumer |
+//! | [`bulk`] | the same, for records that are copied without a buffer |
 //! | [`group`] | one writer, several members |
 //! | [`wake`] | sleeping without missing anything |
 //! | [`layout`] | how memory is divided; delays |
@@ -67,6 +68,7 @@
 
 extern crate alloc;
 
+pub mod bulk;
 pub mod group;
 pub mod layout;
 pub mod record;

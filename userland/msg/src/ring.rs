@@ -36,9 +36,9 @@ use dyad_ring_ends::{Corrupt, Receiving, Sending};
 use crate::record::{Header, Slots};
 use crate::words::{LINE_WORDS, Words};
 
-const TAIL: u64 = 0;
+pub(crate) const TAIL: u64 = 0;
 const WANT: u64 = 1;
-const HEAD: u64 = LINE_WORDS;
+pub(crate) const HEAD: u64 = LINE_WORDS;
 const SLOTS: u64 = 2 * LINE_WORDS;
 
 /// Words of a ring of `lines` lines.
@@ -75,8 +75,8 @@ impl From<Corrupt> for RingError {
 /// The place of a ring in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct RingSpan {
-    base: u64,
-    lines: u64,
+    pub(crate) base: u64,
+    pub(crate) lines: u64,
 }
 
 impl RingSpan {
@@ -84,6 +84,11 @@ impl RingSpan {
     pub const fn new(base: u64, lines: u64) -> RingSpan {
         assert!(lines.is_power_of_two() && base.is_multiple_of(LINE_WORDS));
         RingSpan { base, lines }
+    }
+
+    /// The first word of the line at a position.
+    pub(crate) const fn line(self, position: u64) -> u64 {
+        self.base + SLOTS + position % self.lines * LINE_WORDS
     }
 
     const fn slots(self) -> Slots {

@@ -37,9 +37,12 @@
 //! its owner died. A full ring delays messages and loses none. `tests/model` visits all interleavings of three nodes
 //! within its bounds, with this step function.
 //!
-//! Nothing here allocates. All capacities are constants of the type [`Dsm`].
+//! All capacities are constants of the type [`Dsm`]. Records of pages alone are allocated, a chunk at a time; without
+//! memory for a chunk a thread gets the error, as without a frame.
 #![no_std]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
 
 pub mod counters;
 mod directory;
@@ -60,6 +63,6 @@ pub use ids::{Access, Incarnation, NodeSet, Page, Range, Right, Seq, ThreadNo, T
 pub use list::List;
 pub use node::{Config, Dsm};
 pub use record::{Copies, Record};
-pub use table::Table;
+pub use table::{Item, Table};
 pub use weakening::Weakening;
 pub use wire::{Body, Cause, Grant, Message, WireError};

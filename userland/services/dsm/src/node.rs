@@ -75,7 +75,7 @@ pub struct Dsm<
     pub(crate) incarnations: [Incarnation; dyad_abi::ident::MAX_NODES],
     pub(crate) alive: NodeSet,
     pub(crate) ended: bool,
-    pub(crate) table: Table<NODES, CHUNKS, PAGES>,
+    pub(crate) table: Table<Record<NODES>, CHUNKS, PAGES>,
     pub(crate) frames: u32,
     pub(crate) regions: List<Region, REGIONS>,
     /// Number of the last request of this node.
@@ -193,7 +193,7 @@ impl<
     }
 
     /// The records of pages.
-    pub const fn table(&self) -> &Table<NODES, CHUNKS, PAGES> {
+    pub const fn table(&self) -> &Table<Record<NODES>, CHUNKS, PAGES> {
         &self.table
     }
 

@@ -4,6 +4,7 @@ use dyad_abi::NodeId;
 
 use crate::ids::{Access, NodeSet, Right, Seq, Time, Txn};
 use crate::list::List;
+use crate::table::Item;
 
 /// Who has copies of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -108,9 +109,8 @@ pub struct Record<const NODES: usize> {
     pub queue: List<Queued, NODES>,
 }
 
-impl<const NODES: usize> Record<NODES> {
-    /// The record of a page that is on no node.
-    pub const NEW: Record<NODES> = Record {
+impl<const NODES: usize> Item for Record<NODES> {
+    const NEW: Record<NODES> = Record {
         right: Right::None,
         frame: false,
         leaf: false,
@@ -124,7 +124,9 @@ impl<const NODES: usize> Record<NODES> {
         busy: None,
         queue: List::new(),
     };
+}
 
+impl<const NODES: usize> Record<NODES> {
     /// The time until which an order waits here, on node `me`.
     pub(crate) fn held_for(&self, order: &Order, me: NodeId, long_for_all: bool) -> Time {
         // Two nodes with two pages each could wait for each other. So the older instruction gets both. A later

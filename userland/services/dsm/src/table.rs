@@ -2,10 +2,17 @@
 //!
 //! A chunk has the records of `PAGES` consecutive pages; with 512 it is that of one page table. Chunks are probed one
 //! after the other from the place that the hash names. A chunk that becomes free leaves a mark, so that chunks behind
-//! it are still found.
+//! it are still found. The records of a chunk are allocated when it is first used, and freed with it.
+
+use alloc::vec::Vec;
 
 use crate::ids::{Page, Range};
-use crate::record::Record;
+
+/// What a table has of each page.
+pub trait Item: Copy + Eq {
+    /// What it has of a page of which nothing has been noted.
+    const NEW: Self;
+}
 
 /// There is no room for the records of another chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,20 +30,21 @@ enum Slot {
 
 /// The records of up to `CHUNKS` chunks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Table<const NODES: usize, const CHUNKS: usize, const PAGES: usize> {
+pub struct Table<T, const CHUNKS: usize, const PAGES: usize> {
     slots: [Slot; CHUNKS],
-    records: [[Record<NODES>; PAGES]; CHUNKS],
+    /// Empty until the slot is first used.
+    records: [Vec<T>; CHUNKS],
 }
 
-impl<const NODES: usize, const CHUNKS: usize, const PAGES: usize> Table<NODES, CHUNKS, PAGES> {
+impl<T: Item, const CHUNKS: usize, const PAGES: usize> Table<T, CHUNKS, PAGES> {
     /// A table without records.
     pub const fn new() -> Self {
         const {
-            assert!(CHUNKS > 0 && PAGES > 0 && NODES > 0);
+            assert!(CHUNKS > 0 && PAGES > 0);
         }
         Table {
             slots: [Slot::Free; CHUNKS],
-            records: [[Record::NEW; PAGES]; CHUNKS],
+            records: [const { Vec::new() }; CHUNKS],
         }
     }
 
@@ -61,31 +69,37 @@ impl<const NODES: usize, const CHUNKS: usize, const PAGES: usize> Table<NODES, C
     }
 
     /// The record of a page, if it has one.
-    pub fn get(&self, page: Page) -> Option<&Record<NODES>> {
+    pub fn get(&self, page: Page) -> Option<&T> {
         let (chunk, place) = Self::split(page);
-        self.find(chunk).map(|i| &self.records[i][place])
+        self.find(chunk).and_then(|i| self.records[i].get(place))
     }
 
     /// The record of a page, if it has one.
-    pub fn get_mut(&mut self, page: Page) -> Option<&mut Record<NODES>> {
+    pub fn get_mut(&mut self, page: Page) -> Option<&mut T> {
         let (chunk, place) = Self::split(page);
-        self.find(chunk).map(|i| &mut self.records[i][place])
+        let i = self.find(chunk)?;
+        self.records[i].get_mut(place)
     }
 
     /// The record of a page, which is made if there is none.
     ///
     /// # Errors
     ///
-    /// [`Full`] if its chunk is not there and all slots are in use.
-    pub fn get_or_insert(&mut self, page: Page) -> Result<&mut Record<NODES>, Full> {
+    /// [`Full`] if its chunk is not there and all slots are in use, or there is no memory for its records.
+    pub fn get_or_insert(&mut self, page: Page) -> Result<&mut T, Full> {
         let (chunk, place) = Self::split(page);
         let free = |i: &usize| !matches!(self.slots[*i], Slot::Used(_));
         let slot = match self.find(chunk) {
             Some(i) => i,
             None => Self::probes(chunk).find(free).ok_or(Full)?,
         };
+        let records = &mut self.records[slot];
+        if records.is_empty() {
+            records.try_reserve_exact(PAGES).map_err(|_| Full)?;
+            records.resize(PAGES, T::NEW);
+        }
         self.slots[slot] = Slot::Used(chunk);
-        Ok(&mut self.records[slot][place])
+        records.get_mut(place).ok_or(Full)
     }
 
     /// How many places for records there are: an upper bound for [`Table::page_at`].
@@ -105,7 +119,7 @@ impl<const NODES: usize, const CHUNKS: usize, const PAGES: usize> Table<NODES, C
     }
 
     /// The pages of a range that have records, with the records.
-    pub fn records(&self, range: Range) -> impl Iterator<Item = (Page, &Record<NODES>)> {
+    pub fn records(&self, range: Range) -> impl Iterator<Item = (Page, &T)> {
         (0..self.places())
             .filter_map(|i| self.page_at(i))
             .filter(move |&p| range.contains(p))
@@ -121,19 +135,18 @@ impl<const NODES: usize, const CHUNKS: usize, const PAGES: usize> Table<NODES, C
             for place in 0..PAGES {
                 let page = self.page_at(i * PAGES + place);
                 if page.is_some_and(|p| range.contains(p)) {
-                    self.records[i][place] = Record::NEW;
+                    self.records[i][place] = T::NEW;
                 }
             }
-            if self.records[i].iter().all(|r| *r == Record::NEW) {
+            if self.records[i].iter().all(|r| *r == T::NEW) {
                 self.slots[i] = Slot::Removed;
+                self.records[i] = Vec::new();
             }
         }
     }
 }
 
-impl<const NODES: usize, const CHUNKS: usize, const PAGES: usize> Default
-    for Table<NODES, CHUNKS, PAGES>
-{
+impl<T: Item, const CHUNKS: usize, const PAGES: usize> Default for Table<T, CHUNKS, PAGES> {
     fn default() -> Self {
         Table::new()
     }

@@ -293,6 +293,15 @@ pub fn decode(bytes: &[u8]) -> Result<(Message, &[u8]), WireError> {
     let (header, contents) = bytes
         .split_first_chunk::<HEADER>()
         .ok_or(WireError::Short)?;
+    Ok((decode_header(header, contents.len())?, contents))
+}
+
+/// The message with this header, if so many bytes of contents are behind it.
+///
+/// # Errors
+///
+/// As for [`decode`].
+pub fn decode_header(header: &[u8; HEADER], contents: usize) -> Result<Message, WireError> {
     let (kind, detail) = (header[0], header[1]);
     let (number, last) = (word(header, 8), word(header, 24));
     if !(REQUEST..=DROPPED).contains(&kind) {
@@ -379,11 +388,11 @@ pub fn decode(bytes: &[u8]) -> Result<(Message, &[u8]), WireError> {
         _ => Body::Dropped { range },
     };
     let most = if body.has_contents() { CONTENTS } else { 0 };
-    match contents.len() {
+    match contents {
         n if n < most => return Err(WireError::Short),
         n if n > most => return Err(WireError::Long),
         _ => {}
     }
     let incarnation = Incarnation(u16::from_le_bytes([header[2], header[3]]));
-    Ok((Message { incarnation, body }, contents))
+    Ok(Message { incarnation, body })
 }

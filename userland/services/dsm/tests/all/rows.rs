@@ -343,7 +343,7 @@ fn a_node_joins_again_with_another_incarnation() {
 
 #[test]
 fn chunks_are_found_until_the_table_is_full() {
-    let mut table = dyad_dsm::Table::<1, 8, 4>::new();
+    let mut table = dyad_dsm::Table::<dyad_dsm::Record<1>, 8, 4>::new();
     let pages: Vec<_> = (0..8).map(|i| page(i * 4 * 0x1000 + 3)).collect();
     for (i, &p) in pages.iter().enumerate() {
         table.get_or_insert(p).unwrap().waiters = i as u64 + 1;

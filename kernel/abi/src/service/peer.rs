@@ -1,0 +1,259 @@
+//! Several kernels that only exchange messages: how a program is then made of processes, and what their peers know.
+//!
+//! A program is a *group*: on each node one process, with its own address space and frames of that node's pool only,
+//! and beside it a peer, which pages for it and speaks for it with the other peers.
+
+use super::program;
+use crate::NodeId;
+use crate::cap::CapIndex;
+use crate::ident::MAX_NODES;
+
+/// How the kernels of a run work together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Kernels {
+    /// They share all state, and programs share memory.
+    #[default]
+    Fused = 0,
+    /// A program is one process on each node, and the processes exchange messages.
+    Multiple = 1,
+}
+
+impl Kernels {
+    /// All ways.
+    pub const ALL: [Kernels; 2] = [Kernels::Fused, Kernels::Multiple];
+
+    /// Name on command lines and in boot parameters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kernels::Fused => "fused",
+            Kernels::Multiple => "multiple",
+        }
+    }
+
+    /// The one with this number.
+    pub const fn from_number(n: u64) -> Option<Kernels> {
+        match n {
+            0 => Some(Kernels::Fused),
+            1 => Some(Kernels::Multiple),
+            _ => None,
+        }
+    }
+}
+
+/// Number of the process of a group on a node.
+pub const fn process_on(node: NodeId) -> u64 {
+    program::FIRST + node.index() as u64
+}
+
+/// Number of the peer on a node.
+pub const fn peer_on(node: NodeId) -> u64 {
+    program::PEER + node.index() as u64
+}
+
+/// The node that a process, or a peer, with this number is on.
+pub const fn node_of(number: u64) -> Option<NodeId> {
+    if number < program::FIRST || number >= program::PEER + MAX_NODES as u64 {
+        return None;
+    }
+    NodeId::new((number - program::FIRST) % (program::PEER - program::FIRST))
+}
+
+/// Bits of badges at a peer: which of the services of a process is meant. The number of the process is in the low
+/// bits.
+pub mod door {
+    /// A fault of the process.
+    pub const FAULT: u64 = 1 << 8;
+    /// The pager.
+    pub const PAGER: u64 = 1 << 9;
+    /// The process service.
+    pub const PROCESS: u64 = 1 << 10;
+}
+
+/// Operations of a peer, for init only.
+pub mod op {
+    /// `()`: the group has ended: all threads that wait here go on, and end. Value: 0.
+    pub const END: u64 = 1;
+    /// `(a [`Counted`](super::Counted))`: what has been counted. Value: the number.
+    pub const COUNTER: u64 = 2;
+}
+
+/// Capabilities of a peer, beside those that each program has.
+pub mod slot {
+    use super::{CapIndex, NodeId};
+    use crate::cap::LEAF_SLOTS;
+
+    /// The address space of the process: map, unmap, protect, link.
+    pub const SPACE: CapIndex = CapIndex(64);
+    /// Memory of the node's pool, for page tables.
+    pub const MEMORY: CapIndex = CapIndex(65);
+    /// Where the actor waits: receive.
+    pub const ACTOR: CapIndex = CapIndex(66);
+    /// Wakes the actor of the peer on a node, its own included.
+    pub const fn doorbell(node: NodeId) -> CapIndex {
+        CapIndex(72 + node.index() as u32)
+    }
+    /// Wakes the invocation by thread `n` of the process, which waits at line `n` of the peer's endpoints.
+    pub const fn waiter(n: u64) -> CapIndex {
+        CapIndex(2 * LEAF_SLOTS + n as u32 % LEAF_SLOTS)
+    }
+    /// Block `n` of the memory for pages: map, write.
+    pub const fn block(n: u64) -> CapIndex {
+        CapIndex(3 * LEAF_SLOTS + n as u32)
+    }
+    /// Most blocks.
+    pub const BLOCKS: u32 = 8 * LEAF_SLOTS;
+    /// The slot in which page table `n` is made.
+    pub const fn table(n: u64) -> CapIndex {
+        CapIndex(3 * LEAF_SLOTS + BLOCKS + n as u32)
+    }
+    /// Most page tables.
+    pub const TABLES: u32 = 16 * LEAF_SLOTS;
+    /// Leaves of a peer's capability table.
+    pub const LEAVES: u32 = 3 + (BLOCKS + TABLES) / LEAF_SLOTS;
+}
+
+/// Frames of a block of memory for pages: what one large page maps.
+pub const BLOCK_FRAMES: u64 = 512;
+/// Where a peer has the blocks, one behind the other.
+pub const WINDOW: u64 = 0x20_0000_0000;
+/// Where a peer has the rings: that from node `a` to node `b` is number `8 a + b`.
+pub const RINGS: u64 = 0x18_0000_0000;
+/// Distance of rings.
+pub const RING_STRIDE: u64 = 1 << 20;
+/// Pages of a ring, with the words by which its reader sleeps.
+pub const RING_PAGES: u64 = 32;
+/// Where a peer has the bytes of the program's data, read-only; at the origin only.
+pub const IMAGE: u64 = 0x10_0000_0000;
+/// Where a peer is told what it has: [`Setup`], read-only.
+pub const SETUP: u64 = 0x17_0000_0000;
+
+/// Address of the ring from one node to another.
+pub const fn ring(from: NodeId, to: NodeId) -> u64 {
+    RINGS + (from.index() * MAX_NODES + to.index()) as u64 * RING_STRIDE
+}
+
+/// Most ranges of an image that a group shares.
+pub const MAX_RANGES: usize = 8;
+
+/// Pages that the program begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct ImageRange {
+    /// First address.
+    pub start: u64,
+    /// Length in bytes, whole pages.
+    pub len: u64,
+    /// Bytes with contents, whole pages; behind them are zeros.
+    pub filled: u64,
+}
+
+/// What a peer begins with.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Setup {
+    /// Blocks of memory for pages.
+    pub blocks: u64,
+    /// Frames of [`slot::MEMORY`].
+    pub table_frames: u64,
+    /// Number of entries in `ranges`.
+    pub range_count: u64,
+    /// Reserved; zero.
+    pub reserved: u64,
+    /// Pages of the program's data. The bytes are at [`IMAGE`], one range behind the other.
+    pub ranges: [ImageRange; MAX_RANGES],
+}
+
+/// What a peer counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Counted {
+    /// Faults that needed another node.
+    Faults = 0,
+    /// Messages about pages, with or without contents.
+    PageMessages = 1,
+    /// Messages with the contents of a page.
+    Contents = 2,
+    /// Invalidations and their acknowledgements.
+    Invalidations = 3,
+    /// First touches of the origin.
+    Local = 4,
+    /// Orders that waited for the end of a hold.
+    Deferred = 5,
+    /// Messages that found a full ring, and went out later.
+    Delayed = 6,
+    /// Messages that were refused.
+    Refused = 7,
+    /// Messages about threads and regions.
+    OtherMessages = 8,
+    /// Doorbells rung at other peers.
+    Doorbells = 9,
+    /// Bytes of messages, headers included.
+    Bytes = 10,
+}
+
+impl Counted {
+    /// All, in the order of their numbers.
+    pub const ALL: [Counted; 11] = [
+        Counted::Faults,
+        Counted::PageMessages,
+        Counted::Contents,
+        Counted::Invalidations,
+        Counted::Local,
+        Counted::Deferred,
+        Counted::Delayed,
+        Counted::Refused,
+        Counted::OtherMessages,
+        Counted::Doorbells,
+        Counted::Bytes,
+    ];
+
+    /// The name of the run's counter.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Counted::Faults => "dsm.faults",
+            Counted::PageMessages => "dsm.page-messages",
+            Counted::Contents => "dsm.contents",
+            Counted::Invalidations => "dsm.invalidations",
+            Counted::Local => "dsm.local",
+            Counted::Deferred => "dsm.deferred",
+            Counted::Delayed => "dsm.delayed",
+            Counted::Refused => "dsm.refused",
+            Counted::OtherMessages => "group.messages",
+            Counted::Doorbells => "group.doorbells",
+            Counted::Bytes => "group.bytes",
+        }
+    }
+
+    /// The one with this number.
+    pub fn from_number(n: u64) -> Option<Counted> {
+        Counted::ALL.get(usize::try_from(n).ok()?).copied()
+    }
+}
+
+const _: () = {
+    assert!(program::PEER - program::FIRST == MAX_NODES as u64);
+    assert!(program::PEER + MAX_NODES as u64 <= program::MAX);
+    assert!(slot::table(slot::TABLES as u64).0 <= super::slot::END_FREE.0);
+    assert!(RING_PAGES * crate::user::PAGE_SIZE <= RING_STRIDE);
+    assert!(size_of::<Setup>() as u64 <= crate::user::PAGE_SIZE);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_and_peers_are_known_by_their_numbers() {
+        for node in NodeId::first(MAX_NODES) {
+            assert_eq!(node_of(process_on(node)), Some(node));
+            assert_eq!(node_of(peer_on(node)), Some(node));
+        }
+        assert_eq!(node_of(program::FIRST - 1), None);
+        assert_eq!(node_of(program::PEER + MAX_NODES as u64), None);
+        for (n, &counted) in (0..).zip(&Counted::ALL) {
+            assert_eq!(Counted::from_number(n), Some(counted));
+        }
+        assert_eq!(Counted::from_number(Counted::ALL.len() as u64), None);
+    }
+}
