@@ -10,6 +10,7 @@ use core::fmt;
 use crate::ident::{MAX_CPUS, MAX_NODES};
 use crate::service::Grant;
 use crate::service::memory::{MAX_BLOCK, MIN_BLOCK, is_block_size};
+use crate::service::peer::Kernels;
 use crate::{CpuId, Isa, NodeId};
 
 /// Name of the firmware configuration item.
@@ -153,6 +154,8 @@ pub struct BootParams<'a> {
     pub audit: bool,
     /// The program's capabilities beyond those of every program.
     pub grant: Grant,
+    /// How the kernels work together.
+    pub kernels: Kernels,
     /// Bytes of a block of memory, as init's [block allocator](crate::service::memory) hands them out.
     pub block_size: u64,
     /// Name of the program, for records.
@@ -207,7 +210,7 @@ impl fmt::Display for ParamError<'_> {
     }
 }
 
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 26] = [
     "abi",
     "node",
     "nodes",
@@ -224,6 +227,7 @@ const KEYS: [&str; 25] = [
     "rounds",
     "audit",
     "grant",
+    "kernels",
     "block",
     "app",
     "args",
@@ -338,6 +342,13 @@ impl<'a> BootParams<'a> {
                     .find(|g| g.name() == v)
                     .ok_or(ParamError::BadValue("grant", v))?
             },
+            kernels: {
+                let v = get("kernels")?;
+                Kernels::ALL
+                    .into_iter()
+                    .find(|k| k.name() == v)
+                    .ok_or(ParamError::BadValue("kernels", v))?
+            },
             block_size: num("block", MIN_BLOCK, MAX_BLOCK).and_then(|n| {
                 match is_block_size(n) {
                     true => Ok(n),
@@ -392,6 +403,7 @@ impl fmt::Display for BootParams<'_> {
             u64::from(self.audit)
         )?;
         writeln!(f, "grant={}\nblock={}", self.grant.name(), self.block_size)?;
+        writeln!(f, "kernels={}", self.kernels.name())?;
         writeln!(f, "app={}\nargs={}", self.app, self.args)?;
         writeln!(f, "env={}", self.env)?;
         // Of one length, so that kernels take equally long to read it.
@@ -428,6 +440,7 @@ mod tests {
             rounds_per_second: DEFAULT_ROUNDS,
             audit: true,
             grant: Grant::All,
+            kernels: Kernels::Multiple,
             block_size: DEFAULT_BLOCK,
             app: "hop",
             args: "--class S",

@@ -1,6 +1,7 @@
 //! The interface between the user-level system and programs: well-known capability slots, the info page, the
 //! protocols of the services. The kernel uses only the part that it needs to start `init`.
 
+pub mod peer;
 mod served;
 
 use crate::cap::CapIndex;
@@ -132,8 +133,10 @@ pub struct Info {
     pub random: u64,
     /// Bytes of standard input, at [`INPUT_BASE`]; 0 for all programs but the run's.
     pub input_len: u64,
+    /// How the kernels work together: [`peer::Kernels`].
+    pub kernels: u64,
     /// Reserved; zero.
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 3],
     /// The system in its state at the start.
     pub system: SysInfo,
     /// The argument text, and the environment: `NAME=VALUE` texts, separated by tabs. UTF-8.
@@ -258,8 +261,11 @@ pub mod program {
     pub const PAGER: u64 = 6;
     /// `quiesced`.
     pub const QUIESCED: u64 = 7;
-    /// The first program that is no service.
+    /// The first program that is no service. The processes of a [group](super::peer) have the numbers from here on, by
+    /// node.
     pub const FIRST: u64 = 8;
+    /// The peer on node 0; those on other nodes follow.
+    pub const PEER: u64 = 16;
     /// One past the last.
     pub const MAX: u64 = 32;
 
@@ -271,6 +277,7 @@ pub mod program {
             CONSOLE => "console",
             PAGER => "pager",
             QUIESCED => "quiesced",
+            PEER.. if number < PEER + super::MAX_NODES as u64 => "peer",
             _ => "no service",
         }
     }
@@ -423,6 +430,17 @@ pub mod process {
     /// migration point from `old` to `new`, words of [`user::request`](crate::user::request). Value:
     /// what it was; changed only if that is `old`.
     pub const REQUEST: u64 = 6;
+    /// `MOVE | node << 8`, then program counter, stack pointer and frame pointer: of a process of a [group](super::peer),
+    /// from its peer. The caller's thread goes on with these on the node; with a program counter of 0, where the thread
+    /// last was there: in its own `MOVE`, or at the program's entry. The call comes back when the thread does: status,
+    /// and how it goes on here (program counter 0: as if the call had returned).
+    pub const MOVE: u64 = 7;
+    /// `()`: of a process of a [group](super::peer), from its peer: where the thread that begins here goes on, as the answer
+    /// of [`MOVE`]. Elsewhere than on the first node it waits until the thread comes.
+    pub const ARRIVED: u64 = 8;
+    /// A bit of the program counter in [`MOVE`]: the fourth word is the argument of a function that is called there, not
+    /// a frame pointer.
+    pub const WITH_ARGUMENT: u64 = 1 << 63;
     /// Exit code of a program that was ended because of a fault.
     pub const FAULT_CODE: u64 = 102;
     /// Exit code of a program whose thread was lost with a node that died.

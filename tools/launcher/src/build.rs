@@ -234,7 +234,7 @@ fn run_cargo(mut c: Command, what: &str, progress: Progress<'_>) -> Result<(), E
 }
 
 /// What every run needs beside its program, in the order of the archive.
-pub const SERVICES: [&str; 5] = ["init", "sched", "console", "pager", "quiesced"];
+pub const SERVICES: [&str; 6] = ["init", "sched", "console", "pager", "quiesced", "peer"];
 
 /// Builds init and the services, in the order of [`SERVICES`].
 ///

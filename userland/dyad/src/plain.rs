@@ -103,6 +103,13 @@ fn nearest(isa: Isa) -> Result<NodeId, sys::Error> {
 /// The entry of plain threads.
 #[cfg(target_os = "none")]
 pub fn start(argument: u64) -> ! {
+    dyad_rt::group::arrive(argument, begin);
+    begin(argument)
+}
+
+/// A plain thread is here, and begins.
+#[cfg(target_os = "none")]
+extern "C" fn begin(argument: u64) -> ! {
     static POINT: Point = Point::of_threads(dyad_rt::spine::land);
     USED.store(true, Ordering::Relaxed);
     dyad_rt::emulation::at_entry(argument, &POINT, dyad_rt::spine::point_address());

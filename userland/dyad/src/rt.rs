@@ -85,6 +85,8 @@ fn start<F>(argument: u64, main: impl FnOnce() -> F) -> !
 where
     F: Future<Output = Result<()>> + 'static,
 {
+    #[cfg(target_os = "none")]
+    dyad_rt::group::arrive_with_tasks();
     crate::emulation::at_entry(argument);
     if let Some(number) = Number::of_argument(argument)
         && number != Number::FIRST

@@ -142,19 +142,11 @@ impl Receiver {
 
     /// Copies the lines behind the head of the record to where `put` puts word `i`. Words of lines that the record does
     /// not have are not put.
-    pub fn copy<W: Words + ?Sized>(
-        &self,
-        w: &W,
-        record: &Record,
-        mut put: impl FnMut(usize, u64),
-    ) {
+    pub fn copy<W: Words + ?Sized>(&self, w: &W, record: &Record, mut put: impl FnMut(usize, u64)) {
         for line in 0..lines_behind(&record.head) {
             let at = self.place.line(record.first.wrapping_add(1 + line));
             for i in 0..LINE_WORDS {
-                put(
-                    (line * LINE_WORDS + i) as usize,
-                    w.load(at + i, Relaxed),
-                );
+                put((line * LINE_WORDS + i) as usize, w.load(at + i, Relaxed));
             }
         }
     }

@@ -194,6 +194,8 @@ mod target {
 
     use super::{Block, attempt, block, may_go, of_tasks, stub};
     use crate::emulation::{Apart, Arrived, Going};
+    use crate::group;
+    use dyad_abi::service::process;
     use dyad_sys::thread::own;
 
     /// The thread's native stacks, and what is kept of frames meanwhile.
@@ -270,6 +272,11 @@ mod target {
         };
         let (_, top) = stack_slot(isa, block().thread as u32);
         let stack = [crate::emulation::empty_on(isa, top), 0];
+        if group::is_multiple() {
+            let pc = entry as usize as u64 | process::WITH_ARGUMENT;
+            // SAFETY: 1. As below.
+            return unsafe { group::leave(node, pc, stack[0], argument) };
+        }
         // SAFETY: 1. The stack is this thread's, and what is on it is given up: `entry` does not return. 2. The data
         // stack stays as it is, and what is on it stays there.
         unsafe { own.jump(node, entry as usize as u64, stack, argument) }
@@ -308,7 +315,11 @@ mod target {
         if to == here {
             return own().migrate(node).map(drop);
         }
-        let (bottom, top) = stack_slot(to, block.thread as u32);
+        let (mut bottom, top) = stack_slot(to, block.thread as u32);
+        let multiple = group::is_multiple();
+        if multiple {
+            bottom += group::WAITING;
+        }
         let sites = table().and_then(|t| Sites::of(t, here.index()));
         let sites = sites.ok_or(Error::Corrupt)?;
         let mut stacks = Stacks::new();
@@ -317,6 +328,10 @@ mod target {
         let from = [fp, ret];
         let Landing { pc, sp, fp, .. } = landing.map_err(why)?;
         block.migrate[RESULT].store(0, Ordering::Relaxed);
+        if multiple {
+            // SAFETY: 1. As below.
+            return Err(unsafe { group::leave(node, pc, sp, fp) });
+        }
         // SAFETY: 1. There is the return address of a call of the migration point, with the frames below
         // which it was made; the build has verified that code there needs no register but the stack and
         // frame pointers. 2. What is on this stack is not needed then.

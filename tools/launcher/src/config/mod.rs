@@ -16,6 +16,7 @@ use std::time::Duration;
 use dyad_abi::Isa;
 use dyad_abi::boot::{DEFAULT_BLOCK, DEFAULT_ROUNDS, OnDeath};
 use dyad_abi::service::Grant;
+use dyad_abi::service::peer::Kernels;
 use dyad_sim_model::config::{Level, SimConfig};
 
 use crate::error::Error;
@@ -104,6 +105,8 @@ pub struct RunConfig {
     pub random_seed: Option<u64>,
     /// What the program is given beyond what every program gets.
     pub grant: Grant,
+    /// How the kernels work together.
+    pub kernels: Kernels,
     /// Bound on the run; none under a debugger.
     pub timeout: Option<Duration>,
     /// What happens when a node dies.
@@ -151,6 +154,7 @@ impl Default for RunConfig {
             input: Vec::new(),
             random_seed: None,
             grant: Grant::Nothing,
+            kernels: Kernels::Fused,
             timeout: Some(Duration::from_secs(DEFAULT_TIMEOUT)),
             on_death: OnDeath::End,
             coherent: system.coherent,

@@ -8,6 +8,7 @@ use clap::Args;
 use dyad_abi::boot::{LOCAL_STRIDE, MAX_CXL, MAX_ROUNDS, OnDeath};
 use dyad_abi::ident::MAX_CPUS;
 use dyad_abi::service::Grant;
+use dyad_abi::service::peer::Kernels;
 use dyad_sim_model::config::{Coherence, MemoryModel, Order};
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::{Map, Value};
@@ -48,6 +49,10 @@ pub struct Settings {
     /// When a node dies: end the run, let the others survive, or restart the node [default: end]
     #[arg(long, value_name = "POLICY", help_heading = SYSTEM)]
     pub on_death: Option<Named<OnDeath>>,
+    /// How the kernels work together: fused (shared state, shared memory), or multiple (the program is a process on
+    /// each node, and the kernels' parts of it exchange messages) [default: fused]
+    #[arg(long, value_name = "HOW", help_heading = SYSTEM)]
+    pub kernels: Option<Named<Kernels>>,
     /// Whether the nodes' caches are kept coherent; if not, the kernels write back and invalidate what
     /// they share [default: coherent]
     #[arg(long, value_name = "MODE", help_heading = SYSTEM)]
@@ -309,6 +314,24 @@ fn key(option: &clap::Arg) -> String {
     option.get_id().as_str().replace('_', "-")
 }
 
+/// Checks what several kernels cannot do.
+fn check_kernels(c: &RunConfig) -> Result<(), String> {
+    if c.kernels == Kernels::Fused {
+        return Ok(());
+    }
+    let has = |isa| c.nodes.contains(&isa);
+    let refused = if c.nodes.len() != Isa::ALL.len() || !Isa::ALL.into_iter().all(has) {
+        "has two nodes, one of each ISA: leave --nodes out, or give x86_64,aarch64 or aarch64,x86_64"
+    } else if c.cpus != 1 {
+        "has one CPU on each node: leave --cpus out"
+    } else if c.grant != Grant::Nothing {
+        "gives programs nothing beyond what every program gets: leave --grant out, or use --kernels fused"
+    } else {
+        return Ok(());
+    };
+    Err(format!("kernels multiple {refused}"))
+}
+
 impl Settings {
     /// These settings, with those of `lower` where nothing was said.
     #[must_use]
@@ -391,6 +414,8 @@ impl Settings {
             ));
         }
         c.grant = self.grant.map_or(c.grant, |grant| grant.0);
+        c.kernels = self.kernels.map_or(c.kernels, |kernels| kernels.0);
+        check_kernels(&c)?;
         c.on_death = self.on_death.map_or(c.on_death, |policy| policy.0);
         c.coherent = self.coherence != Some(Named(Coherence::Incoherent));
         c.rounds = self.rounds.map_or(c.rounds, |n| n.0);

@@ -482,6 +482,7 @@ fn boot_text(
         audit: config.audit,
         rounds_per_second: config.rounds,
         grant: config.grant,
+        kernels: config.kernels,
         block_size: config.block_size,
         app: config.work_name(),
         args,

@@ -236,6 +236,7 @@ impl RunReport {
                 "mem_local": c.mem_local,
                 "mem_cxl": c.mem_cxl,
                 "block_size": c.block_size,
+                "kernels": c.kernels.name(),
                 "args": match &c.work {
                     crate::config::Work::App { args, .. } => args.as_str(),
                     crate::config::Work::Ktest(_) => "",

@@ -7,6 +7,7 @@ use core::ptr::with_exposed_provenance;
 
 use dyad_abi::bundle::Bundle;
 use dyad_abi::cap::{HardwareOp, ObjectKind, ReceiveOp, Rights};
+use dyad_abi::service::peer::Kernels;
 use dyad_abi::service::{
     ARCHIVE_BASE, GUESTS, Grant, INFO_BASE, INIT_THREADS, INPUT_BASE, Info, MAX_INPUT, SERVED,
     SERVED_BY_INIT, Served, archive, program, slot,
@@ -18,13 +19,13 @@ use dyad_services::rt;
 use dyad_sys::cap::{Cap, Receive};
 
 use crate::memory::{Store, TABLE};
-use crate::program::{HOME, Needs, Program, Window};
+use crate::program::{HOME, Needs, Placement, Program, Window};
 use crate::system::PROGRAM_ITEM;
 use crate::trouble::{Done, During, Trouble};
 
 /// Frames of a service's supply on a node for its own pages: zeros of its image, stacks, and page tables, which are no
 /// more than [`TABLES`]. Those for the stacks of its clients' invocations are beside them.
-const SERVICE_SUPPLY: u64 = 256;
+pub const SERVICE_SUPPLY: u64 = 256;
 const TABLES: u64 = 48;
 /// Frames of a node's pool that are given to no program.
 pub const SPARE: u64 = 32;
@@ -39,7 +40,7 @@ const SCHED_NEEDS: Needs = Needs {
     ..NEEDS
 };
 /// Of a program that is no service: threads, their control blocks, the buffer of the console.
-const GUEST_NEEDS: Needs = Needs {
+pub const GUEST_NEEDS: Needs = Needs {
     objects: 256 + 3 * MAX_PROGRAM_THREADS,
     pages: 64 + 3 * MAX_PROGRAM_THREADS,
     leaves: 3,
@@ -50,7 +51,8 @@ const GUEST_NEEDS: Needs = Needs {
 pub struct Item {
     /// Its name.
     pub name: &'static str,
-    bundle: Bundle<'static>,
+    /// What it is made of.
+    pub bundle: Bundle<'static>,
 }
 
 /// The archive.
@@ -87,7 +89,7 @@ impl Archive {
     }
 
     /// The standard input of the run's program; init looks at its length only.
-    fn input(self) -> Done<&'static [u8]> {
+    pub fn input(self) -> Done<&'static [u8]> {
         match archive::find(self.0, archive::INPUT) {
             Some(input) if input.len() as u64 > MAX_INPUT => {
                 Err(Error::TooLarge).during("the standard input")
@@ -162,6 +164,11 @@ impl Builder {
         NodeId::first(self.info.system.node_count as usize)
     }
 
+    /// Whether the kernels only exchange messages.
+    pub const fn is_multiple(&self) -> bool {
+        self.info.kernels == Kernels::Multiple as u64
+    }
+
     /// The CPUs of a node.
     pub fn cpus(&self) -> impl Iterator<Item = CpuId> + Clone + use<> {
         CpuId::first(self.info.cpus as usize)
@@ -198,7 +205,13 @@ impl Builder {
         };
         let given = Given::default();
         let mut service = self
-            .any((number, needs), &item, given, Some(&supply), rights)
+            .any(
+                (number, needs),
+                &item,
+                (given, self.everywhere()),
+                Some(&supply),
+                rights,
+            )
             .map_err(|t| t.of(name))?;
         service.unreserved = reserved;
         Ok(service)
@@ -206,8 +219,13 @@ impl Builder {
 
     /// Frames that the stacks of invocations by init and by all programs of the run can take.
     fn reserved(&self, served: Served) -> u64 {
-        let guests = (0..GUESTS as usize).filter(|n| self.archive.has(PROGRAM_ITEM + n));
-        served.frames(INIT_THREADS) + guests.count() as u64 * served.frames(MAX_PROGRAM_THREADS)
+        let guests = match self.is_multiple() {
+            true => self.nodes().count(),
+            false => (0..GUESTS as usize)
+                .filter(|n| self.archive.has(PROGRAM_ITEM + n))
+                .count(),
+        };
+        served.frames(INIT_THREADS) + guests as u64 * served.frames(MAX_PROGRAM_THREADS)
     }
 
     /// Adds frames for the stacks of invocations to init's own supplies, which are the kernel's choice.
@@ -243,29 +261,51 @@ impl Builder {
             pages: GUEST_NEEDS.pages + (input.len() as u64).div_ceil(PAGE_SIZE),
             ..GUEST_NEEDS
         };
-        let given = Given { args, env, input };
+        let given = Given {
+            args,
+            env,
+            input,
+            process: false,
+        };
         let frames = supply.unwrap_or(0);
         let fixed = |_: NodeId| frames;
         let supply: Option<&dyn Fn(NodeId) -> u64> = match supply {
             Some(_) => Some(&fixed),
             None => None,
         };
-        self.any((number, &needs), item, given, supply, |_| hardware)
-            .map_err(|t| t.of(item.name))
+        self.any(
+            (number, &needs),
+            item,
+            (given, self.everywhere()),
+            supply,
+            |_| hardware,
+        )
+        .map_err(|t| t.of(item.name))
     }
 
-    fn any(
+    /// Where all programs are but those of a group.
+    pub const fn everywhere(&self) -> Placement {
+        Placement {
+            home: HOME,
+            isas: self.isas,
+        }
+    }
+
+    /// A program: image, info page, what it may read, capabilities of the hardware, supplies. What a group shares of its
+    /// image is left out for processes of one.
+    pub fn any(
         &mut self,
         (number, needs): (u64, &Needs),
         item: &Item,
-        given: Given<'_>,
+        (given, place): (Given<'_>, Placement),
         supply: Option<&dyn Fn(NodeId) -> u64>,
         rights: impl Fn(NodeId) -> Rights,
     ) -> Done<Program> {
         let nodes = self.nodes();
         let (store, window) = (&mut self.store, &mut self.window);
-        let mut p = Program::new(store, number, &item.bundle, needs, self.isas)?;
-        p.load(store, window, &item.bundle)?;
+        let mut p = Program::new(store, number, &item.bundle, needs, place)?;
+        let is_process = given.process;
+        p.load(store, window, &item.bundle, is_process)?;
         let info = self.info;
         p.page(store, window, INFO_BASE, false, |page| {
             write_info(page, info, given);
@@ -281,14 +321,16 @@ impl Builder {
         for node in nodes {
             let rights = common.or(rights(node));
             p.give(slot::hardware(node), rt::hardware(node), rights)?;
-            if let Some(frames) = supply {
+            if let Some(frames) = supply
+                && frames(node) > 0
+            {
                 store
                     .carve(node.index(), frames(node))
                     .and_then(|arena| p.supply(store, node, arena))
                     .during("supply")?;
             }
         }
-        if supply.is_none() {
+        if supply.is_none() && !is_process {
             self.provide(&mut p)?;
         }
         Ok(p)
@@ -311,10 +353,15 @@ impl Builder {
 
 /// What a program is given to read.
 #[derive(Clone, Copy, Default)]
-struct Given<'a> {
-    args: &'a str,
-    env: &'a str,
-    input: &'a [u8],
+pub struct Given<'a> {
+    /// Arguments.
+    pub args: &'a str,
+    /// Environment.
+    pub env: &'a str,
+    /// Standard input.
+    pub input: &'a [u8],
+    /// Whether the program is a process of a group.
+    pub process: bool,
 }
 
 /// Fills the info page of a program: as init's, but for the archive, and what it is given to read.
@@ -327,7 +374,9 @@ fn write_info(page: &mut [u8; 4096], info: &Info, given: Given<'_>) {
     let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);
     put(offset_of!(Info, archive_len), &[0; 8]);
     put(offset_of!(Info, args), &[0; dyad_abi::service::MAX_ARGS]);
-    let Given { args, env, input } = given;
+    let Given {
+        args, env, input, ..
+    } = given;
     put(offset_of!(Info, args), args.as_bytes());
     put(offset_of!(Info, args) + args.len(), env.as_bytes());
     for (at, len) in [

@@ -93,6 +93,8 @@ mod emulate;
 #[cfg(target_os = "none")]
 mod evict;
 #[cfg(target_os = "none")]
+mod group;
+#[cfg(target_os = "none")]
 mod memory;
 #[cfg(target_os = "none")]
 mod program;

@@ -11,7 +11,9 @@ use dyad_abi::service::{
     INIT_THREADS, INVOKE_STACK_STRIDE, INVOKE_STACKS, SERVED, SERVED_BY_INIT, Served, invoke_stack,
     program, slot, thread_id,
 };
-use dyad_abi::user::{HEAP_BASE, MAX_PROGRAM_THREADS, PAGE_SIZE, stack_slot, tcb_address};
+use dyad_abi::user::{
+    HEAP_BASE, MAX_PROGRAM_THREADS, PAGE_SIZE, SHARED_BASE, stack_slot, tcb_address,
+};
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_services::frames::Arena;
 pub use dyad_services::image::isas_of;
@@ -25,7 +27,7 @@ use crate::emulate::Texts;
 use crate::memory::{CXL, Store};
 use crate::trouble::{Done, During};
 
-/// The node where programs start, whose pool has their images.
+/// The node where programs start, whose pool has their images, but for those of a group.
 pub const HOME: NodeId = NodeId::new(0).unwrap();
 /// Most page tables that init links into one address space.
 const MAX_LINKED: usize = 160;
@@ -59,11 +61,16 @@ impl Linked {
 pub struct Program {
     /// Its number, which is its badge at services.
     pub number: u64,
+    /// The number by which stacks and control blocks of its threads are found: of all processes of a group that of the
+    /// first.
+    pub layout: u64,
+    /// The node whose pool has its image.
+    pub home: NodeId,
     /// ISAs of the system, by bit.
     pub isas: u8,
     /// Frames for kernel objects, in the CXL pool.
     pub objects: Arena,
-    /// Frames for its image, in the pool of [`HOME`].
+    /// Frames for its image, in the pool of its home.
     pub user: Arena,
     /// Frames of the supply of each node on which it serves that are not reserved for a client.
     pub unreserved: u64,
@@ -84,6 +91,15 @@ pub struct Program {
     linked: Linked,
     /// What its ISAs do not share.
     pub texts: Texts,
+}
+
+/// Where a program is.
+#[derive(Clone, Copy)]
+pub struct Placement {
+    /// The node whose pool has its image.
+    pub home: NodeId,
+    /// ISAs for which it has page tables, by bit.
+    pub isas: u8,
 }
 
 /// What a program is made of that is not there before.
@@ -107,6 +123,8 @@ impl Program {
     ) -> Done<Program> {
         Ok(Program {
             number: program::INIT,
+            layout: program::INIT,
+            home: HOME,
             isas,
             objects: store.carve(CXL, needs.objects).during("frames")?,
             user: store.carve(HOME.index(), needs.pages).during("frames")?,
@@ -132,8 +150,9 @@ impl Program {
         number: u64,
         bundle: &Bundle<'_>,
         needs: &Needs,
-        isas: u8,
+        place: Placement,
     ) -> Done<Program> {
+        let Placement { home, isas } = place;
         let image: u64 = bundle
             .segments()
             .filter(|s| is_seen(s, isas))
@@ -142,7 +161,7 @@ impl Program {
             .sum();
         let mut objects = store.carve(CXL, needs.objects).during("frames")?;
         let user = store
-            .carve(HOME.index(), image + needs.pages)
+            .carve(home.index(), image + needs.pages)
             .during("frames of the image")?;
         let table: Cap<Captbl> = store
             .object(&mut objects, ObjectKind::CaptblRoot)
@@ -174,6 +193,8 @@ impl Program {
         component.configure(table, space).during("component")?;
         Ok(Program {
             number,
+            layout: number,
+            home,
             isas,
             objects,
             user,
@@ -218,10 +239,18 @@ impl Program {
 
     /// Gives this program a capability to invoke `service`, with its number as the badge.
     pub fn connect(&self, index: CapIndex, service: &Program, rights: Rights) -> Done<()> {
+        self.connect_by(index, (service, self.number), rights)
+    }
+
+    /// As [`connect`](Program::connect), with a badge.
+    pub fn connect_by(
+        &self,
+        index: CapIndex,
+        (service, badge): (&Program, u64),
+        rights: Rights,
+    ) -> Done<()> {
         let place = self.place(index);
-        service
-            .entry_capability(place, self.number, rights)
-            .map(drop)
+        service.entry_capability(place, badge, rights).map(drop)
     }
 
     /// Gives faults on a node memory to be served from.
@@ -234,7 +263,17 @@ impl Program {
 
     /// Sees to it that the page tables for an address are there.
     pub fn tables(&mut self, store: &mut Store, isa: Isa, va: u64) -> Result<()> {
-        for level in [3, 2, 1] {
+        self.tables_from(store, (isa, 1), va)
+    }
+
+    /// Sees to it that the page tables for an address are there, down to one whose entries are at a level.
+    pub fn tables_from(
+        &mut self,
+        store: &mut Store,
+        (isa, lowest): (Isa, u8),
+        va: u64,
+    ) -> Result<()> {
+        for level in (lowest..=3).rev() {
             let at = TableAt { isa, level };
             if self.linked.has(at, va) {
                 continue;
@@ -282,14 +321,21 @@ impl Program {
         store: &mut Store,
         window: &mut Window,
         bundle: &Bundle<'_>,
+        shared_by_group: bool,
     ) -> Done<()> {
         for r in Regions::of(bundle, self.isas).iter() {
+            if shared_by_group && is_of_group(r.write, r.start) {
+                continue;
+            }
             self.space
                 .add_region(r.start, r.len, r.kind, r.write)
                 .during("region of the image")?;
         }
         let isas = self.isas;
         for s in bundle.segments().filter(|s| is_seen(s, isas)) {
+            if shared_by_group && is_of_group(s.write, s.va) {
+                continue;
+            }
             self.load_segment(store, window, &s).during("segment")?;
         }
         Ok(())
@@ -314,7 +360,7 @@ impl Program {
         let mut va = s.va;
         let mut left = filled_pages(s);
         while left > 0 {
-            let (frame, pages) = store.user(HOME, &mut self.user, left)?;
+            let (frame, pages) = store.user(self.home, &mut self.user, left)?;
             if let Scope::Isa(isa) = s.scope {
                 self.texts.note(isa, va, frame, pages);
             }
@@ -356,7 +402,7 @@ impl Program {
         let len = (bytes.len() as u64).next_multiple_of(PAGE_SIZE);
         self.space.add_region(va, len, RegionKind::Shared, false)?;
         for (va, bytes) in (va..).step_by(PAGE).zip(bytes.chunks(PAGE)) {
-            let (frame, _) = store.user(HOME, &mut self.user, 1)?;
+            let (frame, _) = store.user(self.home, &mut self.user, 1)?;
             window.fill(store, (frame, 0), |page| {
                 page[..bytes.len()].copy_from_slice(bytes);
             })?;
@@ -376,7 +422,7 @@ impl Program {
     ) -> Result<Cap<Frame>> {
         self.space
             .add_region(va, PAGE_SIZE, RegionKind::Shared, write)?;
-        let (frame, _) = store.user(HOME, &mut self.user, 1)?;
+        let (frame, _) = store.user(self.home, &mut self.user, 1)?;
         window.fill(store, (frame, 0), fill)?;
         let access = if write { Access::Write } else { Access::Read };
         self.map(store, self.isas, va, (frame, 0), access)?;
@@ -416,7 +462,7 @@ impl Program {
             entry: self.entry,
             arg,
             id: thread_id(self.number, n),
-            layout: 0,
+            layout: thread_id(self.layout, n),
             ids: Cap::at(slot::THREAD_IDS),
             tag,
             scheduler,
@@ -426,17 +472,24 @@ impl Program {
     }
 
     /// The control blocks of all threads it can have.
-    pub fn control_blocks(&mut self, store: &mut Store, window: &mut Window) -> Result<()> {
-        let first = tcb_address(thread_id(self.number, 0));
+    ///
+    /// A peer sees those of its process, at the same addresses.
+    pub fn control_blocks(
+        &mut self,
+        store: &mut Store,
+        window: &mut Window,
+        mut peer: Option<&mut Program>,
+    ) -> Result<()> {
+        let first = tcb_address(thread_id(self.layout, 0));
         let len = MAX_PROGRAM_THREADS * PAGE_SIZE;
         self.space
             .add_region(first, len, RegionKind::Shared, true)?;
         let mut n = 0;
         while n < MAX_PROGRAM_THREADS {
             let left = MAX_PROGRAM_THREADS - n;
-            let (frame, pages) = store.user(HOME, &mut self.user, left)?;
+            let (frame, pages) = store.user(self.home, &mut self.user, left)?;
             for page in 0..pages {
-                let id = thread_id(self.number, n);
+                let id = thread_id(self.layout, n);
                 let va = tcb_address(id);
                 // Address of itself, id; everything else is zero.
                 window.fill(store, (frame, page), |block| {
@@ -444,6 +497,9 @@ impl Program {
                     block[8..16].copy_from_slice(&u64::from(id).to_le_bytes());
                 })?;
                 self.map(store, self.isas, va, (frame, page), Access::Write)?;
+                if let Some(peer) = &mut peer {
+                    peer.map(store, self.isas, va, (frame, page), Access::Write)?;
+                }
                 n += 1;
             }
         }
@@ -483,11 +539,16 @@ impl Program {
     pub fn ready_stack(&mut self, store: &mut Store, isas: u8, id: u32) -> Result<()> {
         let (_, top) = invoke_stack(u64::from(id) << 8 | 1);
         for va in (top - self.served().stack..top).step_by(PAGE) {
-            let (frame, _) = store.user(HOME, &mut self.user, 1)?;
+            let (frame, _) = store.user(self.home, &mut self.user, 1)?;
             self.map(store, isas, va, (frame, 0), Access::Write)?;
         }
         Ok(())
     }
+}
+
+/// Whether a part of an image is shared by the processes of a group, page by page: what the program may write.
+pub const fn is_of_group(write: bool, start: u64) -> bool {
+    write && start >= SHARED_BASE
 }
 
 /// Threads of a program that can invoke services.

@@ -209,6 +209,9 @@ fn beside_ended(system: &mut System) {
 pub fn ended(system: &System) -> ! {
     changing(|| {
         let ended = report_end(system);
+        if let Some(group) = &system.group {
+            group.report();
+        }
         let returned = take_down(system, &system.guest, name::FRAMES);
         shut_down(if ended && returned {
             EXIT_OK
@@ -368,10 +371,14 @@ fn process(call: Call) -> Result<u64> {
     if what & 0xff != process::FAULTED {
         return threads::request(&call);
     }
-    if call.badge != program::PAGER {
-        return Err(Error::Denied);
-    }
-    let guest = threads::of(what >> 8 & 0xff)?;
+    // The pager says it of all programs, a peer of its process.
+    let client = what >> 8 & 0xff;
+    let of = match call.badge {
+        program::PAGER => client,
+        peer if threads::process_of(peer) == Some(client) => program::FIRST,
+        _ => return Err(Error::Denied),
+    };
+    let guest = threads::of(of)?;
     // This runs where the fault was, on the thread that committed it.
     let isa = rt::hardware(HOME).where_am_i()?.isa;
     let kind = match what >> 16 & process::FAULT_KIND {

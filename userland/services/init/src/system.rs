@@ -18,6 +18,7 @@ use dyad_abi::{CpuId, Error, NodeId};
 use dyad_sys::cap::{Access, Cap, Frame, Memory, Receive, Send, Sinv, Thread, ThreadIds, Time};
 
 use crate::build::Builder;
+use crate::group::Group;
 use crate::memory::CXL;
 use crate::program::{HOME, Program};
 use crate::service::IN_SERVICE;
@@ -26,7 +27,7 @@ use crate::trouble::{Done, During};
 use crate::wardens::{self, ASKED_BIT, NEWS, WARDEN_LINE};
 
 /// Numbers of threads in the table of the scheduler.
-mod thread {
+pub mod thread {
     /// The first of `quiesced`, one per node.
     pub const QUIESCED: u32 = 1;
     /// Bit of the program, whose threads have larger numbers, and of the one beside it.
@@ -34,6 +35,8 @@ mod thread {
     /// The first of init's wardens, one per node. The last numbers of the table are no thread's: their
     /// bits at init's endpoint mean other things.
     pub const WARDEN: u32 = 32;
+    /// The first of the peers, one per node.
+    pub const PEER: u32 = 48;
 }
 
 /// Bit of the program's threads at init's endpoint; that of the program beside it follows.
@@ -57,10 +60,10 @@ const fn program_entry(number: u64) -> u64 {
 }
 
 /// The first CPU of a node.
-const FIRST: CpuId = CpuId::new(0).unwrap();
-const INVOKE: Rights = SinvOp::Invoke.right();
+pub const FIRST: CpuId = CpuId::new(0).unwrap();
+pub const INVOKE: Rights = SinvOp::Invoke.right();
 /// Place of the program in the archive, behind init and the services; the one beside it follows.
-pub const PROGRAM_ITEM: usize = 5;
+pub const PROGRAM_ITEM: usize = 6;
 /// Number of the program beside it.
 pub const BESIDE: u64 = program::FIRST + 1;
 /// Frames of a node's pool that a program beside the program has. The program has all that is left.
@@ -104,6 +107,8 @@ pub struct System {
     pub guest: Guest,
     /// Another one beside it, until it has ended.
     pub beside: Option<Guest>,
+    /// What belongs to the program on the other nodes, if the kernels only exchange messages.
+    pub group: Option<Group>,
     /// Invokes the console as init.
     pub to_console: Cap<Sinv>,
     /// Invokes the pager as init.
@@ -111,21 +116,24 @@ pub struct System {
 }
 
 /// What every program is connected to.
-struct Services<'a> {
-    console: &'a mut Program,
+pub struct Services<'a> {
+    /// The console.
+    pub console: &'a mut Program,
     pager: &'a mut Program,
-    sched: &'a Program,
+    /// The scheduler.
+    pub sched: &'a Program,
 }
 
 /// Where scheduled threads are entered.
-struct Schedule {
+pub struct Schedule {
     table: [u64; sched::THREADS as usize],
-    endpoints: Cap<Receive>,
+    /// The scheduler's endpoints.
+    pub endpoints: Cap<Receive>,
 }
 
 impl Schedule {
     /// Tells the scheduler of a thread: capability, priority, and the bit by which its end is reported.
-    fn enter(
+    pub fn enter(
         &mut self,
         to: &Program,
         (n, bit): (u32, u64),
@@ -187,11 +195,25 @@ impl Builder {
             sched: &sched,
         };
         // First whose memory is fixed.
+        let multiple = self.is_multiple();
         let beside = match self.archive.has(PROGRAM_ITEM + 1) {
+            true if multiple => {
+                return Err(Error::BadArgument).during("a program beside a group");
+            }
             true => Some(self.guest(BESIDE, &mut services, &mut schedule)?),
             false => None,
         };
-        let guest = self.guest(program::FIRST, &mut services, &mut schedule)?;
+        let (guest, group) = match multiple {
+            true => {
+                let (guest, mut group) = self.group(&mut services, &mut schedule)?;
+                self.doorbells(&mut group)?;
+                (guest, Some(group))
+            }
+            false => (
+                self.guest(program::FIRST, &mut services, &mut schedule)?,
+                None,
+            ),
+        };
         let to_console = self.own_entry(&console)?;
         let to_pager = self.own_entry(&pager)?;
         let table = schedule.table;
@@ -204,6 +226,9 @@ impl Builder {
             })
             .during("table of the scheduler")?;
         crate::emulate::hold_words(store, window, &mut sched).during("threads that are held")?;
+        if let Some(group) = &group {
+            group.set_going()?;
+        }
         for guest in [Some(&guest), beside.as_ref()].into_iter().flatten() {
             let resumed = guest.thread.resume();
             resumed.during("making a thread ready")?;
@@ -230,6 +255,7 @@ impl Builder {
             pager,
             guest,
             beside,
+            group,
             to_console,
             to_pager,
         })
@@ -348,11 +374,7 @@ impl Builder {
         for service in [&mut **console, &mut **pager, &mut self.window.own] {
             service.admit(number).during("stacks of invocations")?;
         }
-        for isa in crate::program::isas_of(self.isas) {
-            console
-                .tables(&mut self.store, isa, console_client(number))
-                .during("buffer of the console")?;
-        }
+        self.console_tables(number, console)?;
         // Before the program's supplies, which are all that is left.
         let (granted, supply) = match number {
             program::FIRST => (self.granted()?, None),
@@ -376,23 +398,21 @@ impl Builder {
         pager.give(pager::space(number), p.space, rights)?;
         self.fault_handler(&p, pager)?;
         self.console_buffer(&mut p, console)?;
-        let thread = self.threads(&mut p, (sched, schedule), endpoints, granted.is_some())?;
+        let thread = self.threads(
+            &mut p,
+            (sched, schedule),
+            endpoints,
+            (granted.is_some(), None),
+        )?;
         if let Some(memory) = granted {
             grant_all(&p, thread, memory)?;
         }
         Ok((p, thread))
     }
 
-    /// All the threads that a program can have, with their stacks and control blocks. Gives the first.
-    fn threads(
-        &mut self,
-        p: &mut Program,
-        (sched, schedule): (&Program, &mut Schedule),
-        endpoints: Cap<Receive>,
-        granted: bool,
-    ) -> Done<Cap<Thread>> {
-        let number = p.number;
-        let (first, all) = (thread_id(number, 0), MAX_PROGRAM_THREADS);
+    /// Regions for the stacks of all threads that a program can have.
+    fn stacks(&mut self, p: &Program) -> Done<()> {
+        let (first, all) = (thread_id(p.number, 0), MAX_PROGRAM_THREADS);
         let native = Stripes::new(STACK_STRIDE, STACK_SIZE);
         let data = Stripes::new(DATA_STACK_STRIDE, DATA_STACK_SIZE);
         let (native, data) = native
@@ -408,9 +428,24 @@ impl Builder {
         let start = DATA_STACKS_BASE + u64::from(first) * DATA_STACK_STRIDE;
         p.space
             .add_stacks(start, all * DATA_STACK_STRIDE, data)
-            .during("data stacks")?;
+            .during("data stacks")
+    }
+
+    /// All the threads that a program can have, with their stacks and control blocks. Gives the first. For stacks of a
+    /// process, its peer has the memory.
+    pub fn threads(
+        &mut self,
+        p: &mut Program,
+        (sched, schedule): (&Program, &mut Schedule),
+        endpoints: Cap<Receive>,
+        (granted, peer): (bool, Option<&mut Program>),
+    ) -> Done<Cap<Thread>> {
+        let (number, all) = (p.number, MAX_PROGRAM_THREADS);
+        if peer.is_none() {
+            self.stacks(p)?;
+        }
         let (store, window) = (&mut self.store, &mut self.window);
-        p.control_blocks(store, window)
+        p.control_blocks(store, window, peer)
             .during("thread control blocks")?;
         let guest = threads::of(number).during("threads")?;
         let rights = ThreadOp::Migrate
@@ -507,9 +542,53 @@ impl Builder {
     }
 
     /// A capability of init to invoke a service.
-    fn own_entry(&mut self, service: &Program) -> Done<Cap<Sinv>> {
+    pub fn own_entry(&mut self, service: &Program) -> Done<Cap<Sinv>> {
         let place = self.store.slot().during("slot")?;
         service.entry_capability(place, program::INIT, INVOKE)
+    }
+
+    fn console_tables(&mut self, number: u64, console: &mut Program) -> Done<()> {
+        for isa in crate::program::isas_of(self.isas) {
+            console
+                .tables(&mut self.store, isa, console_client(number))
+                .during("buffer of the console")?;
+        }
+        Ok(())
+    }
+
+    /// Connects a process to the console.
+    pub fn to_console(&mut self, p: &mut Program, console: &mut Program) -> Done<()> {
+        console.admit(p.number).during("stacks of invocations")?;
+        self.console_tables(p.number, console)?;
+        p.connect(slot::CONSOLE, console, INVOKE)?;
+        self.console_buffer(p, console)
+    }
+
+    /// Pages in the place of the buffer that others share with the console.
+    pub fn lone_buffer(&mut self, p: &mut Program) -> Done<()> {
+        let len = CONSOLE_THREADS * PAGE_SIZE;
+        p.space
+            .add_region(CONSOLE_BUFFER, len, RegionKind::Shared, true)
+            .during("buffer of the console")?;
+        for page in 0..CONSOLE_THREADS {
+            let frame = self.store.user(p.home, &mut p.user, 1);
+            let (frame, _) = frame.during("buffer of the console")?;
+            let (isas, va) = (p.isas, CONSOLE_BUFFER + page * PAGE_SIZE);
+            p.map(&mut self.store, isas, va, (frame, 0), Access::Write)
+                .during("buffer of the console")?;
+        }
+        Ok(())
+    }
+
+    /// Faults in a service go to init, which says what they were.
+    pub fn faults_to_init(&mut self, service: &Program) -> Done<()> {
+        let place = self.store.slot().during("slot")?;
+        let badge = IN_SERVICE + service.number;
+        let handler = self.window.own.entry_capability(place, badge, INVOKE)?;
+        service
+            .component
+            .set_fault_handler(Some(handler))
+            .during("fault handler")
     }
 
     /// Pages that `p` and the console share: written there, read here.
@@ -530,7 +609,7 @@ impl Builder {
         let mut at = 0;
         while at < CONSOLE_THREADS {
             let (frame, pages): (Cap<Frame>, u64) = store
-                .user(HOME, &mut p.user, CONSOLE_THREADS - at)
+                .user(p.home, &mut p.user, CONSOLE_THREADS - at)
                 .during("buffer of the console")?;
             for page in 0..pages {
                 let offset = at * PAGE_SIZE;
@@ -547,7 +626,7 @@ impl Builder {
     }
 
     /// The ISA of a node, as a bit.
-    fn isas_at(&self, node: NodeId) -> u8 {
+    pub fn isas_at(&self, node: NodeId) -> u8 {
         1 << self.info.system.nodes[node.index()].isa
     }
 }
@@ -574,7 +653,8 @@ fn grant_all(p: &Program, thread: Cap<Thread>, memory: [Option<Cap<Memory>>; CXL
 }
 
 const _: () = assert!(
-    (thread::WARDEN as usize) + MAX_NODES <= 62
+    (thread::PEER as usize) + MAX_NODES <= 62
+        && (thread::WARDEN as usize) + MAX_NODES <= thread::PEER as usize
         && threads::scheduled(program::FIRST, 0) == 64
         && threads::scheduled(BESIDE + 1, 0) == sched::THREADS
         && sched::group(BESIDE) < sched::GROUPS

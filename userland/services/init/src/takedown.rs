@@ -22,6 +22,7 @@ use dyad_services::rt;
 use dyad_sys::cap::{Cap, Space, Stamp, Until};
 
 use crate::blocks::{self, Who};
+use crate::group::Group;
 use crate::memory::{CXL, Store};
 use crate::program::{HOME, Program, invocations, isas_of};
 use crate::system::{ENDPOINT, SLEEP_LINE, System};
@@ -184,7 +185,7 @@ fn runs(p: &Program) -> impl Iterator<Item = (usize, Arena)> + '_ {
         .iter()
         .enumerate()
         .filter_map(|(pool, arena)| Some((pool, (*arena)?)));
-    [(CXL, p.objects), (HOME.index(), p.user)]
+    [(CXL, p.objects), (p.home.index(), p.user)]
         .into_iter()
         .chain(supplies)
         .chain(lent)
@@ -246,33 +247,75 @@ fn wait(stamp: Stamp) -> Result<()> {
 }
 
 impl System {
-    /// Takes a program down that has ended.
+    /// Takes a program down that has ended: all of its processes, if it is a group.
     pub fn take_down(&self, p: &Program) -> Done<Count> {
-        let number = p.number;
-        crate::ask::leave(number);
-        halt(p, self.builder.isas).during("ending the threads")?;
-        let console = self.to_console.request([console::END, number, 0, 0]);
-        let pager = self.to_pager.request([pager::END, number, 0, 0]);
+        crate::ask::leave(p.number);
+        let group = self.group.as_ref();
+        if let Some(group) = group {
+            group.end()?;
+        }
+        let others = || group.into_iter().flat_map(Group::processes);
+        for p in others().chain([p]) {
+            halt(p, p.isas).during("ending the threads")?;
+        }
+        let mut count = Count {
+            given: 0,
+            returned: 0,
+        };
+        for p in others().chain([p]) {
+            let one = self.take_one_down(p)?;
+            count.given += one.given;
+            count.returned += one.returned;
+        }
+        Ok(count)
+    }
+
+    /// What services have for a program is theirs again.
+    fn leave_services(&self, p: &Program) -> Done<()> {
+        let (number, builder) = (p.number, &self.builder);
+        let peer = self.group.as_ref().and_then(|g| g.peer_of(p));
+        // A process has its peer in the place of the pager, and the console on its node.
+        let has_console = peer.is_none() || p.home.index() as u64 == builder.info.console_node;
+        let console = has_console.then(|| self.to_console.request([console::END, number, 0, 0]));
+        let pager = peer
+            .is_none()
+            .then(|| self.to_pager.request([pager::END, number, 0, 0]));
         for (ended, what) in [(console, "end at the console"), (pager, "end at the pager")] {
             match ended {
                 // The console's node, or a thread in the middle of the service, was lost. What the
                 // program had is found nevertheless.
-                Err(Error::NodeDead | Error::Again) if self.deaths > 0 => {}
-                other => drop(other.during(what)?),
+                Some(Err(Error::NodeDead | Error::Again)) if self.deaths > 0 => {}
+                Some(other) => drop(other.during(what)?),
+                None => {}
             }
         }
         if let Some(me) = Who::warden(blocks::here()) {
             blocks::end(me, number);
         }
-        let builder = &self.builder;
-        for service in [&self.console, &self.pager, &builder.window.own] {
+        let services = [
+            has_console.then_some(&self.console),
+            peer.map_or(Some(&self.pager), |p| Some(&p.program)),
+            Some(&builder.window.own),
+        ];
+        for service in services.into_iter().flatten() {
             dismiss(service, number).during("stacks of invocations")?;
         }
-        self.leave_console(p).during("buffer in the console")?;
+        if has_console {
+            self.leave_console(p).during("buffer in the console")?;
+        }
+        match &self.group {
+            Some(group) => group.leave(p).during("the window of a peer"),
+            None => Ok(()),
+        }
+    }
+
+    fn take_one_down(&self, p: &Program) -> Done<Count> {
+        self.leave_services(p)?;
+        let builder = &self.builder;
         patiently(|| crate::emulate::leave(p, &builder.window.own))
             .during("threads that were moved")?;
         let mut last = Stamp(0);
-        for isa in isas_of(builder.isas) {
+        for isa in isas_of(p.isas) {
             for i in 0..256 {
                 clear(p.space, isa, 3, i << 39).during("address space")?;
             }

@@ -23,7 +23,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::CapIndex;
-use dyad_abi::service::{INFO_BASE, process, program, sched, slot, thread_id, thread_of_id};
+use dyad_abi::service::{INFO_BASE, peer, process, program, sched, slot, thread_id, thread_of_id};
 use dyad_abi::user::MAX_PROGRAM_THREADS;
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_services::ending::{Ending, exit_code};
@@ -135,16 +135,36 @@ fn index<T>(cap: Cap<T>) -> u64 {
     cap.index().get().into()
 }
 
+/// The process that a peer with this badge speaks for.
+pub const fn process_of(badge: u64) -> Option<u64> {
+    match badge {
+        program::PEER.. => match peer::node_of(badge) {
+            Some(node) => Some(peer::process_on(node)),
+            None => None,
+        },
+        _ => None,
+    }
+}
+
+/// The number of the calling thread in the program `number`.
+///
+/// # Errors
+///
+/// `Denied` if it is not a thread of that program.
+fn caller_in(call: &Call, number: u64) -> Result<u64> {
+    match thread_of_id(call.token >> 8) {
+        (of, n) if of == number => Ok(n),
+        _ => Err(Error::Denied),
+    }
+}
+
 /// The number of the calling thread in its program.
 ///
 /// # Errors
 ///
 /// `Denied` if it is not a thread of the program that the badge names.
 fn caller(call: &Call) -> Result<u64> {
-    match thread_of_id(call.token >> 8) {
-        (number, n) if number == call.badge => Ok(n),
-        _ => Err(Error::Denied),
-    }
+    caller_in(call, call.badge)
 }
 
 /// The thread that an invocation is on: one of a program that is no service.
@@ -267,10 +287,10 @@ impl Guest {
         Err(cap::<Thread>(&entry.cap)?.exit(0))
     }
 
-    /// `EXIT`, by the invocation `token`: returns only if the kernel refuses.
-    fn exit(&self, n: u64, token: u64, code: u64) -> Result<u64> {
+    /// `EXIT`, by the invocation `token` of a thread: returns only if the kernel refuses.
+    fn exit(&self, thread: &Entry, token: u64, code: u64) -> Result<u64> {
         let code = exit_code(code)?;
-        let thread = cap::<Thread>(&self.threads[n as usize].cap)?;
+        let thread = cap::<Thread>(&thread.cap)?;
         self.over.say(token, is_inside, || {
             self.code.store(u64::from(code) + 1, Ordering::Release);
         });
@@ -362,7 +382,15 @@ impl Guest {
 pub fn request(call: &Call) -> Result<u64> {
     let [what, a, b, _] = call.words;
     match what {
-        process::EXIT => of(call.badge)?.exit(caller(call)?, call.token, a),
+        process::EXIT => {
+            // A process ends its group.
+            let (own, all) = match process_of(call.badge) {
+                Some(process) => (process, program::FIRST),
+                None => (call.badge, call.badge),
+            };
+            let n = caller_in(call, own)?;
+            of(all)?.exit(&of(own)?.threads[n as usize], call.token, a)
+        }
         process::START => {
             caller(call)?;
             of(call.badge)?.start((call.badge, call.token), a, b)

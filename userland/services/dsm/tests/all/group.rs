@@ -6,8 +6,8 @@ use dyad_abi::NodeId;
 use dyad_abi::ident::MAX_NODES;
 use dyad_dsm::weakening::Rules;
 use dyad_dsm::{
-    Access, Action, Config, Dsm, Event, Incarnation, Item, Message, Page, Port, Range, Record, Refusal,
-    Right, ThreadNo, Time, Weakening,
+    Access, Action, Config, Dsm, Event, Incarnation, Item, Message, Page, Port, Range, Record,
+    Refusal, Right, ThreadNo, Time, Weakening,
 };
 
 pub const NODES: usize = 3;

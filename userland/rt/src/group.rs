@@ -1,0 +1,157 @@
+//! Threads of a program that is a process on each node: how they go from one process to another.
+//!
+//! Kernels do not move them. A thread has a kernel thread in each process, all but one of which wait in a call of their
+//! peer (`process::MOVE`, `process::ARRIVED`) until the thread comes back. The call says where it goes on.
+//!
+//! ```text
+//!   node a:  runs ── frames laid out for b ──▶ MOVE ............ waits ............▶ goes on
+//!   node b:           waits in MOVE or ARRIVED ──▶ goes on ── frames laid out for a ──▶ MOVE
+//! ```
+//!
+//! The frames that the thread lays out lie on the stack on which the kernel thread over there waits. So that waits on a
+//! small stack of its own, below the frames, and jumps from there.
+
+use dyad_abi::service::peer::Kernels;
+use dyad_abi::service::{process, slot};
+use dyad_abi::user::stack_slot;
+use dyad_abi::{Error, NodeId, Result};
+use dyad_sys::cap::{Cap, Sinv};
+use dyad_sys::tcb::block;
+use dyad_sys::thread::own;
+
+const PROCESS: Cap<Sinv> = Cap::at(slot::PROCESS);
+/// Bytes at the lower end of a native stack on which a thread waits that is elsewhere.
+pub const WAITING: u64 = 32 << 10;
+
+/// Whether the program is a process on each node.
+pub fn is_multiple() -> bool {
+    dyad_sys::info().is_ok_and(|info| info.kernels == Kernels::Multiple as u64)
+}
+
+fn here() -> Result<NodeId> {
+    Ok(dyad_sys::where_am_i()?.node)
+}
+
+/// The lower end of this thread's native stack here, and the top of the small stack there.
+fn waiting_stack() -> (u64, u64) {
+    let isa = dyad_sys::isa();
+    let (bottom, _) = stack_slot(isa, block().thread as u32);
+    (bottom, crate::emulation::empty_on(isa, bottom + WAITING))
+}
+
+/// Continues in a function on the small stack. Returns only if that is refused.
+///
+/// # Safety
+///
+/// What is on the native stack is not needed any more, but above the small stack until `entry` has read it.
+unsafe fn on_waiting_stack(entry: extern "C" fn(u64) -> !, argument: u64) -> Error {
+    let (_, sp) = waiting_stack();
+    match here() {
+        // SAFETY: 1. The function does not return, and the stack is this thread's; the caller says that what is on it may
+        // go.
+        Ok(here) => unsafe { own().jump(here, entry as usize as u64, [sp, 0], argument) },
+        Err(e) => e,
+    }
+}
+
+/// Goes on as the peer says; `None`: after the call.
+fn land([status, pc, sp, last]: [u64; 4]) -> Option<Error> {
+    if let Some(e) = Error::from_code(status) {
+        return Some(e);
+    }
+    let (fp, argument) = match pc & process::WITH_ARGUMENT {
+        0 => (last, 0),
+        _ => (0, last),
+    };
+    let pc = pc & !process::WITH_ARGUMENT;
+    if pc == 0 {
+        return None;
+    }
+    Some(match here() {
+        // SAFETY: 1. The thread itself has said in the other process where it goes on here, with frames that the build
+        // has verified; the peers have passed that on.
+        Ok(here) => unsafe { own().jump(here, pc, [sp, fp], argument) },
+        Err(e) => e,
+    })
+}
+
+fn ask(words: [u64; 4]) -> Option<Error> {
+    match PROCESS.invoke_all(words) {
+        Ok(reply) => land(reply),
+        Err(e) => Some(e),
+    }
+}
+
+/// Continues the calling thread on another node, at `pc` with these stack and frame pointers, or with `argument` in the
+/// place of the latter. Returns only if it cannot leave.
+///
+/// # Safety
+///
+/// As for [`Cap::jump`](dyad_sys::cap::Cap::jump).
+pub unsafe fn leave(node: NodeId, pc: u64, sp: u64, fp_or_argument: u64) -> Error {
+    // What can be refused is refused here: later there is no way back.
+    match dyad_sys::is_live(node) {
+        Ok(true) => {}
+        Ok(false) => return Error::NodeDead,
+        Err(e) => return e,
+    }
+    let departure = [
+        process::MOVE | (node.index() as u64) << 8,
+        pc,
+        sp,
+        fp_or_argument,
+    ];
+    let at = &raw const departure as u64;
+    let (bottom, _) = waiting_stack();
+    if at < bottom + WAITING {
+        return Error::TooDeep;
+    }
+    // SAFETY: 1. The caller gives up what is on the stack, and the words are read first.
+    unsafe { on_waiting_stack(wait, at) }
+}
+
+extern "C" fn wait(departure: u64) -> ! {
+    // SAFETY: 1. `leave` has put the words there, above this stack, and nothing has been there since.
+    let words =
+        unsafe { core::ptr::with_exposed_provenance::<[u64; 4]>(departure as usize).read() };
+    give_up(ask(words))
+}
+
+/// The group has ended, or the peer says what it cannot say.
+fn give_up(_: Option<Error>) -> ! {
+    dyad_sys::abandon(process::LOST_CODE as u32)
+}
+
+/// At the entry of a thread that runs plain functions: on the first node it comes back; elsewhere when the thread has
+/// come, and only if that begins here.
+pub fn arrive(argument: u64, begin: extern "C" fn(u64) -> !) {
+    if is_multiple() {
+        let start = [argument, begin as usize as u64];
+        // SAFETY: 1. Nothing that is on the stack of a thread that has just begun is needed but the words, which are read
+        // first.
+        let e = unsafe { on_waiting_stack(arrived, &raw const start as u64) };
+        give_up(Some(e));
+    }
+}
+
+extern "C" fn arrived(start: u64) -> ! {
+    // SAFETY: 1. `arrive` has put the words there, above this stack.
+    let [argument, begin] =
+        unsafe { core::ptr::with_exposed_provenance::<[u64; 2]>(start as usize).read() };
+    if let Some(e) = ask([process::ARRIVED, 0, 0, 0]) {
+        give_up(Some(e));
+    }
+    // SAFETY: 1. The second word is `begin` of `arrive`.
+    let begin: extern "C" fn(u64) -> ! = unsafe { core::mem::transmute(begin as usize) };
+    begin(argument)
+}
+
+/// At the entry of a thread that runs tasks: it waits until it has come. What it runs is on the heap, so it begins in
+/// each process.
+pub fn arrive_with_tasks() {
+    if is_multiple()
+        && let Some(e) = ask([process::ARRIVED, 0, 0, 0])
+    {
+        give_up(Some(e));
+    }
+}

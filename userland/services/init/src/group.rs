@@ -1,0 +1,508 @@
+//! Several kernels that only exchange messages: the program as a group of processes, one on each node, and their peers.
+//!
+//! ```text
+//!   node 0:  process 0 ──faults, requests──▶ peer 0 ◀══ rings ══▶ peer 1 ◀──faults, requests── process 1  :node 1
+//!              image, frames, page tables: pool 0                    image, frames, page tables: pool 1
+//! ```
+//!
+//! A process gets nothing by which it could reach another pool: no supply, no memory, no right to its own space. Its peer
+//! gets the address space, all free frames of its node's pool, and memory for page tables. The bytes of the program's data
+//! go to the first peer, which has the pages then; text and constants are in each process.
+
+#![allow(unsafe_code)]
+
+use dyad_abi::cap::{HardwareOp, ObjectKind, ReceiveOp, Rights, SpaceOp, TableAt};
+use dyad_abi::ident::MAX_NODES;
+use dyad_abi::service::peer::{
+    self, BLOCK_FRAMES, Counted, IMAGE, ImageRange, MAX_RANGES, RING_PAGES, SETUP, Setup, WINDOW,
+    door, op, peer_on, process_on, ring,
+};
+use dyad_abi::service::{INFO_BASE, INIT_THREADS, SERVED, sched, slot};
+use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, ReportKind};
+use dyad_abi::{Error, NodeId};
+use dyad_services::image::{filled_pages, zero_pages};
+use dyad_services::rt;
+use dyad_sys::cap::{Access, Cap, Frame, Receive, Send, Sinv, Thread};
+
+use crate::build::Builder;
+use crate::build::{GUEST_NEEDS, Given, Item, SERVICE_SUPPLY, SPARE};
+use crate::memory::Store;
+use crate::program::{HOME, Needs, Placement, Program, is_of_group};
+use crate::system::{FIRST, Guest, INVOKE, PROGRAM_ITEM, Schedule, Services, thread};
+use crate::trouble::{Done, During};
+
+/// Frames for page tables of a process.
+const TABLE_FRAMES: u64 = 1024;
+
+/// Actors answer the threads of their process, so they go first.
+const PEER_ENTRY: u64 = sched::entry(48, 10_000, sched::SYSTEM_GROUP);
+
+/// A peer.
+pub struct Peer {
+    /// The service.
+    pub program: Program,
+    /// Invokes it as init.
+    pub entry: Cap<Sinv>,
+    /// Its actor.
+    thread: Cap<Thread>,
+    /// Blocks of memory in its window.
+    blocks: u64,
+}
+
+/// What a group has beside the process where the program starts.
+pub struct Group {
+    /// Its peers, by node.
+    pub peers: [Option<Peer>; MAX_NODES],
+    /// The other processes, and their first threads.
+    pub others: [Option<(Program, Cap<Thread>)>; MAX_NODES],
+}
+
+impl Group {
+    /// The other processes.
+    pub fn processes(&self) -> impl Iterator<Item = &Program> {
+        self.others.iter().flatten().map(|(program, _)| program)
+    }
+
+    /// The peer of a process.
+    pub fn peer_of(&self, process: &Program) -> Option<&Peer> {
+        self.peers[process.home.index()].as_ref()
+    }
+
+    /// Makes all that has been built ready: first who serves.
+    pub fn set_going(&self) -> Done<()> {
+        let peers = self.peers.iter().flatten();
+        let peers = peers.map(|p| (p.program.home, p.thread));
+        let others = self.others.iter().flatten();
+        for (node, thread) in peers.chain(others.map(|(p, thread)| (p.home, *thread))) {
+            thread
+                .resume_on(node, FIRST)
+                .during("making a thread ready")?;
+        }
+        Ok(())
+    }
+
+    /// Has all threads go on that wait in peers.
+    pub fn end(&self) -> Done<()> {
+        for peer in self.peers.iter().flatten() {
+            let ended = peer.entry.request([op::END, 0, 0, 0]);
+            ended.during("end at a peer")?;
+        }
+        Ok(())
+    }
+
+    /// Reports what the peers have counted.
+    pub fn report(&self) {
+        for peer in self.peers.iter().flatten() {
+            for counted in Counted::ALL {
+                let count = peer.entry.request([op::COUNTER, counted as u64, 0, 0]);
+                let Ok(count) = count else { continue };
+                let hardware = rt::hardware(crate::blocks::here());
+                let _ = hardware.report(ReportKind::Counter, count, counted.name(), "");
+            }
+        }
+    }
+
+    /// Takes the memory of a process out of its peer's window.
+    pub fn leave(&self, process: &Program) -> dyad_abi::Result<()> {
+        let Some(peer) = self.peer_of(process) else {
+            return Ok(());
+        };
+        let space = peer.program.space;
+        for isa in crate::program::isas_of(peer.program.isas) {
+            for block in 0..peer.blocks {
+                crate::takedown::unmap(space, isa, WINDOW + block * BLOCK_FRAMES * PAGE_SIZE)?;
+            }
+        }
+        space.shootdown(
+            WINDOW,
+            (peer.blocks * BLOCK_FRAMES * PAGE_SIZE).max(PAGE_SIZE),
+        )
+    }
+}
+
+/// The parts of a program's image that its processes share.
+fn ranges(item: &Item) -> impl Iterator<Item = (ImageRange, &'static [u8])> {
+    let shared = item
+        .bundle
+        .segments()
+        .filter(|s| is_of_group(s.write, s.va));
+    shared.map(|s| {
+        let range = ImageRange {
+            start: s.va,
+            len: s.mem_len.next_multiple_of(PAGE_SIZE),
+            filled: filled_pages(&s) * PAGE_SIZE,
+        };
+        (range, s.bytes)
+    })
+}
+
+impl Builder {
+    /// Builds a group. Gives the process where the program starts, and the rest.
+    pub fn group(
+        &mut self,
+        services: &mut Services<'_>,
+        schedule: &mut Schedule,
+    ) -> Done<(Guest, Group)> {
+        let item = self.archive.at(PROGRAM_ITEM)?;
+        let mut peers = [const { None }; MAX_NODES];
+        for node in self.nodes() {
+            peers[node.index()] = Some(self.peer(node, &item)?);
+        }
+        self.rings(&mut peers)?;
+        let mut all = [const { None }; MAX_NODES];
+        for node in self.nodes() {
+            let peer = peers[node.index()].as_mut();
+            let peer = peer.ok_or(Error::NoSuchNode).during("a peer")?;
+            let process = self.process((node, &item), peer, services, schedule);
+            all[node.index()] = Some(process.map_err(|t| t.of(item.name))?);
+        }
+        let mut group = Group {
+            peers: [const { None }; MAX_NODES],
+            others: [const { None }; MAX_NODES],
+        };
+        // What is left is for pages.
+        for node in self.nodes() {
+            let (Some(mut peer), Some((mut process, first))) =
+                (peers[node.index()].take(), all[node.index()].take())
+            else {
+                continue;
+            };
+            let blocks = self.pages(&mut peer, &mut process)?;
+            self.setup(&mut peer, &item, blocks)?;
+            let (thread, entry) = self.actor(&mut peer, services.sched, schedule)?;
+            group.peers[node.index()] = Some(Peer {
+                program: peer,
+                entry,
+                thread,
+                blocks,
+            });
+            group.others[node.index()] = Some((process, first));
+        }
+        let first = group.others[HOME.index()].take();
+        let (program, thread) = first.ok_or(Error::NoSuchNode).during("the first process")?;
+        let guest = Guest {
+            program,
+            name: item.name,
+            thread,
+        };
+        Ok((guest, group))
+    }
+
+    fn placement(&self, node: NodeId) -> Placement {
+        Placement {
+            home: node,
+            isas: self.isas_at(node),
+        }
+    }
+
+    /// The peer of a node, without its memory for pages.
+    fn peer(&mut self, node: NodeId, program: &Item) -> Done<Program> {
+        let item = self.archive.find("peer")?;
+        let image: u64 = match node {
+            HOME => ranges(program).map(|(r, _)| r.filled / PAGE_SIZE).sum(),
+            _ => 0,
+        };
+        let nodes = self.nodes().count() as u64;
+        let needs = Needs {
+            objects: 512,
+            pages: 64 + 2 * (nodes * RING_PAGES + image),
+            leaves: peer::slot::LEAVES,
+        };
+        let reserved = SERVED.frames(INIT_THREADS) + SERVED.frames(MAX_PROGRAM_THREADS);
+        let frames = zero_pages(&item.bundle) + SERVICE_SUPPLY + reserved;
+        let supply = |n: NodeId| if n == node { frames } else { 0 };
+        let rights = |n: NodeId| match n == node {
+            true => HardwareOp::Write.right(),
+            false => Rights::NONE,
+        };
+        let mut p = self
+            .any(
+                (peer_on(node), &needs),
+                &item,
+                (Given::default(), self.placement(node)),
+                Some(&supply),
+                rights,
+            )
+            .map_err(|t| t.of(item.name))?;
+        p.unreserved = reserved;
+        p.component.set_home([node]).during("home of a peer")?;
+        p.admit(dyad_abi::service::program::INIT)
+            .during("stacks of invocations")?;
+        p.admit(process_on(node)).during("stacks of invocations")?;
+        p.connect(slot::PROCESS, &self.window.own, INVOKE)?;
+        self.faults_to_init(&p)?;
+        let endpoints = self.endpoints(&mut p)?;
+        for n in 0..MAX_PROGRAM_THREADS {
+            endpoints
+                .make_send(n, p.place(peer::slot::waiter(n)), 1)
+                .during("waking threads")?;
+        }
+        Ok(p)
+    }
+
+    /// Rings between all peers: each lies in the pool of the node that reads it. That from a node to itself has the words
+    /// by which its actor sleeps.
+    fn rings(&mut self, peers: &mut [Option<Program>; MAX_NODES]) -> Done<()> {
+        for from in self.nodes() {
+            for to in self.nodes() {
+                let sleep = from == to;
+                let pages = if sleep { 1 } else { RING_PAGES };
+                for page in 0..pages {
+                    let va = ring(from, to) + page * PAGE_SIZE;
+                    self.ring_page(peers, (from, to), va)
+                        .during("rings of peers")?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ring_page(
+        &mut self,
+        peers: &mut [Option<Program>; MAX_NODES],
+        (from, to): (NodeId, NodeId),
+        va: u64,
+    ) -> dyad_abi::Result<()> {
+        let store = &mut self.store;
+        let reader = peers[to.index()].as_mut().ok_or(Error::NoSuchNode)?;
+        let (frame, _): (Cap<Frame>, u64) = store.user(to, &mut reader.user, 1)?;
+        for node in NodeId::first(MAX_NODES) {
+            // All look whether an actor sleeps.
+            let is_end = node == from || node == to || from == to;
+            if let Some(peer) = peers[node.index()].as_mut().filter(|_| is_end) {
+                let isas = peer.isas;
+                peer.map(store, isas, va, (frame, 0), Access::Write)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A process, connected to its peer.
+    fn process(
+        &mut self,
+        (node, item): (NodeId, &Item),
+        peer: &mut Program,
+        services: &mut Services<'_>,
+        schedule: &mut Schedule,
+    ) -> Done<(Program, Cap<Thread>)> {
+        let number = process_on(node);
+        let own = &mut self.window.own;
+        own.admit(number).during("stacks of invocations")?;
+        let (args, env) = dyad_sys::texts(self.info);
+        let given = Given {
+            args,
+            env,
+            input: self.archive.input()?,
+            process: true,
+        };
+        let needs = Needs {
+            pages: GUEST_NEEDS.pages + (given.input.len() as u64).div_ceil(PAGE_SIZE),
+            ..GUEST_NEEDS
+        };
+        let place = self.placement(node);
+        let mut p = self.any((number, &needs), item, (given, place), None, |_| {
+            Rights::NONE
+        })?;
+        p.layout = process_on(HOME);
+        p.component.set_home([node]).during("home of a process")?;
+        let endpoints = self.endpoints(&mut p)?;
+        for (index, door) in [(slot::PAGER, door::PAGER), (slot::PROCESS, door::PROCESS)] {
+            p.connect_by(index, (peer, door | number), INVOKE)?;
+        }
+        let place = self.store.slot().during("slot")?;
+        let handler = peer.entry_capability(place, door::FAULT | number, INVOKE)?;
+        p.component
+            .set_fault_handler(Some(handler))
+            .during("fault handler")?;
+        // Init looks at what the launcher asks about threads.
+        if node == HOME {
+            crate::ask::enter(&mut self.store, number, p.space, endpoints)
+                .during("requests to threads")?;
+        }
+        self.console_of(&mut p, node, services)?;
+        let rights = [
+            SpaceOp::Map,
+            SpaceOp::Unmap,
+            SpaceOp::Protect,
+            SpaceOp::Link,
+            SpaceOp::Unlink,
+            SpaceOp::Shootdown,
+        ];
+        let rights = rights
+            .into_iter()
+            .fold(Rights::NONE, |all, op| all.or(op.right()));
+        peer.give(peer::slot::SPACE, p.space, rights)?;
+        let thread = self.threads(
+            &mut p,
+            (services.sched, schedule),
+            endpoints,
+            (false, Some(peer)),
+        )?;
+        Ok((p, thread))
+    }
+
+    /// Text of a process: that of the console's node goes to the console, and that of the others has a buffer which
+    /// nothing reads yet.
+    fn console_of(
+        &mut self,
+        p: &mut Program,
+        node: NodeId,
+        services: &mut Services<'_>,
+    ) -> Done<()> {
+        if node.index() as u64 == self.info.console_node {
+            self.to_console(p, services.console)
+        } else {
+            self.lone_buffer(p)
+        }
+    }
+
+    /// Gives a peer all that is left of its node's pool, and the process's page tables. Gives the number of blocks.
+    fn pages(&mut self, peer: &mut Program, process: &mut Program) -> Done<u64> {
+        let (store, pool) = (&mut self.store, peer.home.index());
+        let tables = store
+            .carve(pool, TABLE_FRAMES)
+            .during("page tables of a process")?;
+        let memory = store.supply(pool, &tables).during("page tables")?;
+        peer.give(peer::slot::MEMORY, memory, Rights::ALL)?;
+        process.supplies[pool] = Some(tables);
+        let (start, len) = store.longest(pool).during("memory for pages")?;
+        let whole = store.whole_blocks(pool, (start, len.saturating_sub(SPARE)), BLOCK_FRAMES);
+        let (first, blocks) = whole.during("memory for pages")?;
+        let blocks = blocks.min(peer::slot::BLOCKS.into());
+        if blocks == 0 {
+            return Err(Error::NoMemory).during("memory for pages");
+        }
+        if first > start {
+            // What lies before the first whole block stays untyped, and without an owner.
+            store
+                .carve(pool, first - start)
+                .during("memory for pages")?;
+        }
+        let mut arena = store
+            .carve(pool, blocks * BLOCK_FRAMES)
+            .during("memory for pages")?;
+        process.lent[pool] = Some(arena);
+        for n in 0..blocks {
+            Builder::block(store, peer, (&mut arena, n)).during("memory for pages")?;
+        }
+        Ok(blocks)
+    }
+
+    /// Makes block `n` user memory and maps it in the window of a peer.
+    fn block(
+        store: &mut Store,
+        peer: &mut Program,
+        (arena, n): (&mut dyad_services::frames::Arena, u64),
+    ) -> dyad_abi::Result<()> {
+        let pool = *store.pool(peer.home.index());
+        let order = BLOCK_FRAMES.ilog2();
+        let at = arena.take(&pool, order)?;
+        pool.cap.retype_user(at, order)?;
+        let place = store.slot()?;
+        let frame: Cap<Frame> = pool.cap.activate(at, place, Rights::ALL)?;
+        peer.table.copy_in(
+            peer::slot::block(n),
+            frame,
+            Rights::ALL,
+            None,
+            dyad_sys::cap::Narrow::ALL,
+        )?;
+        let va = WINDOW + n * BLOCK_FRAMES * PAGE_SIZE;
+        peer.map_large(store, va, frame)
+    }
+
+    /// Tells a peer what it has.
+    fn setup(&mut self, peer: &mut Program, item: &Item, blocks: u64) -> Done<()> {
+        let mut setup = Setup {
+            blocks,
+            table_frames: TABLE_FRAMES,
+            range_count: 0,
+            reserved: 0,
+            ranges: [ImageRange::default(); MAX_RANGES],
+        };
+        let mut image = IMAGE;
+        for (n, (range, bytes)) in ranges(item).enumerate() {
+            let place = setup.ranges.get_mut(n).ok_or(Error::Full);
+            *place.during("parts of the image")? = range;
+            setup.range_count += 1;
+            if peer.home == HOME {
+                peer.pages(&mut self.store, &mut self.window, image, bytes)
+                    .during("the program's data")?;
+            }
+            image += range.filled;
+        }
+        peer.page(&mut self.store, &mut self.window, SETUP, false, |page| {
+            // SAFETY: 1. `Setup` is a structure of integers without padding, as its size says. 2. The reference lives
+            // longer than the slice.
+            let bytes = unsafe {
+                core::slice::from_raw_parts((&raw const setup).cast::<u8>(), size_of::<Setup>())
+            };
+            page[..bytes.len()].copy_from_slice(bytes);
+        })
+        .during("what a peer has")
+    }
+
+    /// The thread of a peer, where it waits, and init's entry.
+    fn actor(
+        &mut self,
+        peer: &mut Program,
+        sched: &Program,
+        schedule: &mut Schedule,
+    ) -> Done<(Cap<Thread>, Cap<Sinv>)> {
+        let node = peer.home;
+        let number = thread::PEER + node.index() as u32;
+        let isas = peer.isas;
+        let actor = peer
+            .thread(
+                &mut self.store,
+                0,
+                isas,
+                (INFO_BASE | node.index() as u64, sched::tag(number)),
+                Some(schedule.endpoints),
+            )
+            .during("thread of a peer")?;
+        schedule.enter(sched, (number, 1 << number), actor, PEER_ENTRY)?;
+        Ok((actor, self.own_entry(peer)?))
+    }
+
+    /// Where actors wait, and who wakes them: all peers.
+    pub fn doorbells(&mut self, group: &mut Group) -> Done<()> {
+        for node in self.nodes() {
+            let Some(objects) = group.peers[node.index()]
+                .as_mut()
+                .map(|p| &mut p.program.objects)
+            else {
+                continue;
+            };
+            let endpoints: Cap<Receive> = self
+                .store
+                .object(objects, ObjectKind::Endpoints)
+                .during("endpoints of a peer")?;
+            for peer in group.peers.iter().flatten().map(|p| &p.program) {
+                let place = peer.place(peer::slot::doorbell(node));
+                let _: Cap<Send> = endpoints
+                    .make_send(0, place, 1)
+                    .during("doorbell of a peer")?;
+                if peer.home == node {
+                    peer.give(peer::slot::ACTOR, endpoints, ReceiveOp::Receive.right())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Program {
+    /// Maps a block of 2 MiB in this program.
+    fn map_large(&mut self, store: &mut Store, va: u64, frame: Cap<Frame>) -> dyad_abi::Result<()> {
+        for isa in crate::program::isas_of(self.isas) {
+            self.tables_from(store, (isa, 2), va)?;
+            // SAFETY: 1. The space is that of another program.
+            unsafe {
+                self.space
+                    .map(TableAt { isa, level: 2 }, va, frame, 0, Access::Write)?;
+            }
+        }
+        Ok(())
+    }
+}

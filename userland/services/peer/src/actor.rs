@@ -1,0 +1,460 @@
+//! The actor: the one thread that carries out what the page protocol decides, and exchanges messages.
+
+extern crate alloc;
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::service::peer::{Counted, ImageRange, Setup, slot};
+use dyad_abi::service::{pager, process, program, thread_id};
+use dyad_abi::user::{
+    DATA_STACK_STRIDE, DATA_STACKS_BASE, HEAP_BASE, HEAP_END, MAX_PROGRAM_THREADS, PAGE_SIZE,
+    STACK_STRIDE, stack_slot,
+};
+use dyad_abi::{Error, Isa, NodeId, Result};
+use dyad_dsm::weakening::Rules;
+use dyad_dsm::wire::{self, HEADER};
+use dyad_dsm::{Access, Config, Event, Incarnation, Page, Range, ThreadNo, Time};
+use dyad_msg::bulk::Head;
+use dyad_services::ranges::{Limits, Ranges};
+use dyad_services::rt;
+use dyad_sys::cap::{Cap, Receive, Until};
+
+use crate::links::{Link, Sleep};
+use crate::memory::Frames;
+use crate::port::{Outside, Pages, kind, tag};
+use crate::service::{self, ORIGIN};
+use crate::slots;
+
+/// Words of a control block that travel with a thread: all that its layout names.
+const BLOCK_WORDS: usize = size_of::<dyad_abi::user::Tcb>() / 8;
+const BLOCK_LINES: u64 = BLOCK_WORDS as u64 / 8;
+const THREADS: usize = MAX_PROGRAM_THREADS as usize;
+/// Limits of the memory of a program, as the pager's.
+const LIMITS: Limits = Limits {
+    start: HEAP_BASE,
+    end: HEAP_END,
+    bytes: 256 << 30,
+    window: 256 << 20,
+};
+const RANGES: usize = 48;
+
+/// What has been counted, for init.
+pub static COUNTERS: [AtomicU64; Counted::ALL.len()] =
+    [const { AtomicU64::new(0) }; Counted::ALL.len()];
+
+/// A thread that has asked for something: its node, and its number.
+type Asker = (NodeId, u64);
+
+/// How a thread goes on: program counter, stack pointer, frame pointer or argument.
+type Going = [u64; 3];
+
+struct Actor {
+    here: NodeId,
+    pages: Pages,
+    outside: Outside,
+    ranges: Ranges<RANGES>,
+    sleep: Sleep,
+    /// Threads that wait here until they come.
+    parked: [bool; THREADS],
+    /// Threads that have come before they waited.
+    arrived: [Option<Going>; THREADS],
+    /// Whether the first thread has begun.
+    begun: bool,
+    /// Who waits until a range is on no node any more.
+    unmapping: Vec<(Range, Asker)>,
+    /// Records that found a full ring.
+    unsent: Vec<(NodeId, Head, [u64; BLOCK_WORDS])>,
+    other_messages: u64,
+    doorbells: u64,
+}
+
+/// Runs for ever.
+pub fn run(here: NodeId, isa: Isa, setup: &'static Setup) -> Result<core::convert::Infallible> {
+    let info = rt::info()?;
+    let nodes = NodeId::first(info.system.node_count as usize);
+    let frames = Frames::new(isa, setup);
+    let incarnation = |n: usize| info.system.nodes[n].incarnation as u16;
+    let config = Config {
+        me: here,
+        origin: ORIGIN,
+        incarnations: core::array::from_fn(|n| Incarnation(incarnation(n))),
+        frames: frames.count(),
+        rules: Rules::default(),
+    };
+    let links = nodes.filter(|&n| n != here).map(|n| Link::new(here, n));
+    let links: Vec<Link> = links.collect();
+    let mut actor = Actor {
+        here,
+        pages: Pages::new(config),
+        outside: Outside::new(here, frames, links, setup),
+        ranges: Ranges::new(LIMITS),
+        sleep: Sleep::new(here),
+        parked: [false; THREADS],
+        arrived: [None; THREADS],
+        begun: false,
+        unmapping: Vec::new(),
+        unsent: Vec::new(),
+        other_messages: 0,
+        doorbells: 0,
+    };
+    if here == ORIGIN {
+        actor.regions(setup)?;
+    }
+    loop {
+        actor.turn()?;
+    }
+}
+
+fn pages(start: u64, len: u64) -> Result<Range> {
+    let first = Page::of(start).ok_or(Error::BadAddress)?;
+    Range::new(first, len / PAGE_SIZE).ok_or(Error::BadAddress)
+}
+
+impl Actor {
+    fn now(&self) -> Result<Time> {
+        rt::hardware(self.here).now().map(Time)
+    }
+
+    fn step(&mut self, event: Event) -> core::result::Result<(), dyad_dsm::Refusal> {
+        let now = self.now().unwrap_or(Time(0));
+        self.pages.step(now, event, &mut self.outside)
+    }
+
+    /// What the program may use from the start: its data, and the stacks of its threads.
+    fn regions(&mut self, setup: &Setup) -> Result<()> {
+        let count = (setup.range_count as usize).min(setup.ranges.len());
+        let first = thread_id(program::FIRST, 0);
+        let slots = MAX_PROGRAM_THREADS;
+        let natives = Isa::ALL.map(|isa| {
+            let start = stack_slot(isa, first).1 - STACK_STRIDE;
+            (start, slots * STACK_STRIDE)
+        });
+        let data = DATA_STACKS_BASE + u64::from(first) * DATA_STACK_STRIDE;
+        let image = setup.ranges[..count].iter().map(|r| (r.start, r.len));
+        let stacks = natives
+            .into_iter()
+            .chain([(data, slots * DATA_STACK_STRIDE)]);
+        for (start, len) in image.chain(stacks) {
+            let range = pages(start, len)?;
+            self.step(Event::Map { range }).map_err(|_| Error::Full)?;
+        }
+        // What the program begins with is here, as if its first thread had written it.
+        self.outside.reads_image = true;
+        for &ImageRange { start, filled, .. } in &setup.ranges[..count] {
+            for address in (start..start + filled).step_by(PAGE_SIZE as usize) {
+                let page = Page::of(address).ok_or(Error::BadAddress)?;
+                let thread = ThreadNo::new(0).ok_or(Error::BadArgument)?;
+                let (want, pc) = (Access::Write, address);
+                let fault = Event::Fault {
+                    thread,
+                    page,
+                    want,
+                    pc,
+                };
+                self.step(fault).map_err(|_| Error::Corrupt)?;
+            }
+        }
+        self.outside.reads_image = false;
+        self.pages.clear_counters();
+        Ok(())
+    }
+
+    /// Does all that there is to do, then sleeps.
+    fn turn(&mut self) -> Result<()> {
+        let mut busy = self.sleep.pending() != 0;
+        for link in 0..self.outside.links.len() {
+            busy |= self.receive(link)?;
+        }
+        let posted = slots::posted();
+        busy |= posted != 0;
+        for n in (0..MAX_PROGRAM_THREADS).filter(|n| posted >> n & 1 != 0) {
+            self.asked(n);
+        }
+        busy |= self.expire()?;
+        self.resend();
+        self.finish_unmapping();
+        if let Some((what, e)) = self.outside.failed {
+            rt::give_up(format_args!("peer of node {}: {what}: {e}", self.here));
+        }
+        for link in &mut self.outside.links {
+            self.doorbells += u64::from(link.tell(self.here)?);
+        }
+        self.count();
+        if busy {
+            return Ok(());
+        }
+        let until = self
+            .outside
+            .deferred
+            .iter()
+            .map(|&(_, until)| until.0)
+            .min();
+        if self.sleep.prepare() {
+            let until = until.map_or(Until::Never, Until::Deadline);
+            // Who has asked meanwhile has set the bit that ends this at once.
+            match Cap::<Receive>::at(slot::ACTOR).receive(0, until) {
+                Ok(_) | Err(Error::TimedOut) => {}
+                Err(e) => return Err(e),
+            }
+            self.sleep.over();
+        }
+        Ok(())
+    }
+
+    /// Takes what has come by a link. Whether anything has.
+    fn receive(&mut self, link: usize) -> Result<bool> {
+        let mut any = false;
+        loop {
+            let from = &mut self.outside.links[link];
+            let node = from.node;
+            let Some(record) = from.receiver.next(&from.back).map_err(|_| Error::Corrupt)? else {
+                return Ok(any);
+            };
+            any = true;
+            self.outside.incoming = Some((link, record));
+            match record.head[0] >> 8 {
+                kind::PAGE => self.page_message(node, &record.head),
+                kind::MOVED => self.moved(link, &record),
+                kind::ASK if self.here == ORIGIN => self.serve(
+                    (node, record.head[1]),
+                    [record.head[2], record.head[3], record.head[4]],
+                ),
+                kind::ANSWER if node == ORIGIN => {
+                    let [_, n, status, value, ..] = record.head;
+                    slots::answer(n, [status, value, 0, 0]);
+                }
+                _ => self.refuse(),
+            }
+            self.outside.incoming = None;
+            let from = &mut self.outside.links[link];
+            from.receiver.done(&from.back, &record);
+        }
+    }
+
+    fn refuse(&self) {
+        COUNTERS[Counted::Refused as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn page_message(&mut self, from: NodeId, head: &Head) {
+        let mut header = [0; HEADER];
+        for (bytes, word) in header.as_chunks_mut().0.iter_mut().zip(&head[1..]) {
+            *bytes = word.to_le_bytes();
+        }
+        let contents = dyad_msg::bulk::lines_behind(head) as usize * 64;
+        match wire::decode_header(&header, contents) {
+            // What is refused has been counted.
+            Ok(message) => drop(self.step(Event::Received { from, message })),
+            Err(_) => self.refuse(),
+        }
+    }
+
+    /// A thread comes here.
+    fn moved(&mut self, link: usize, record: &dyad_msg::bulk::Record) {
+        let [_, n, pc, sp, fp, ..] = record.head;
+        if n >= MAX_PROGRAM_THREADS || dyad_msg::bulk::lines_behind(&record.head) != BLOCK_LINES {
+            return self.refuse();
+        }
+        let block = service::control_block(n);
+        let from = &self.outside.links[link];
+        from.receiver.copy(&from.back, record, |i, word| {
+            // Its address and its number are the same here.
+            if i >= 2 {
+                block[i % BLOCK_WORDS].store(word, Ordering::Relaxed);
+            }
+        });
+        let going = [pc, sp, fp];
+        match core::mem::take(&mut self.parked[n as usize]) {
+            true => self.go_on(n, going),
+            false => self.arrived[n as usize] = Some(going),
+        }
+    }
+
+    fn go_on(&self, n: u64, [pc, sp, fp]: Going) {
+        slots::answer(n, [0, pc, sp, fp]);
+    }
+
+    /// A thread of the process has asked.
+    fn asked(&mut self, n: u64) {
+        let [what, a, b, c, d] = slots::words(n);
+        match what {
+            service::ask::FAULT => {
+                let (Some(page), Some(thread)) = (Page::of(a), ThreadNo::new(n as u8)) else {
+                    return slots::answer(n, [crate::port::told::GONE, 0, 0, 0]);
+                };
+                let want = if b == 2 { Access::Write } else { Access::Read };
+                let fault = Event::Fault {
+                    thread,
+                    page,
+                    want,
+                    pc: c,
+                };
+                if self.step(fault).is_err() {
+                    slots::answer(n, [crate::port::told::LOST, 0, 0, 0]);
+                }
+            }
+            service::ask::MOVE => self.leave(n, a, [b, c, d]),
+            service::ask::ARRIVED => {
+                let begins = self.here == ORIGIN && n == 0 && !self.begun;
+                if begins {
+                    self.begun = true;
+                    return self.go_on(n, [0; 3]);
+                }
+                match self.arrived[n as usize].take() {
+                    Some(going) => self.go_on(n, going),
+                    None => self.parked[n as usize] = true,
+                }
+            }
+            _ if self.here == ORIGIN => self.serve((ORIGIN, n), [what, a, b]),
+            _ => {
+                let head = [tag(kind::ASK, 0), n, what, a, b, 0, 0, 0];
+                self.send(ORIGIN, head, [0; BLOCK_WORDS]);
+            }
+        }
+    }
+
+    /// A thread goes to another node.
+    fn leave(&mut self, n: u64, node: u64, [pc, sp, fp]: Going) {
+        let known = |node: &NodeId| self.outside.links.iter().any(|l| l.node == *node);
+        let Some(node) = NodeId::new(node).filter(known) else {
+            return slots::answer(n, [Error::NoSuchNode.code(), 0, 0, 0]);
+        };
+        let block = service::control_block(n);
+        let words = core::array::from_fn(|i| block[i].load(Ordering::Relaxed));
+        // It may be back before this returns.
+        match self.arrived[n as usize].take() {
+            Some(going) => self.go_on(n, going),
+            None => self.parked[n as usize] = true,
+        }
+        let head = [tag(kind::MOVED, BLOCK_LINES), n, pc, sp, fp, 0, 0, 0];
+        self.send(node, head, words);
+    }
+
+    fn send(&mut self, to: NodeId, head: Head, words: [u64; BLOCK_WORDS]) {
+        self.other_messages += 1;
+        let waits = self.unsent.iter().any(|&(node, ..)| node == to);
+        if waits || !self.outside.push(to, &head, |i| words[i % BLOCK_WORDS]) {
+            self.unsent.push((to, head, words));
+        }
+    }
+
+    /// Sends what has found a full ring, as far as there is room now.
+    fn resend(&mut self) {
+        let mut full = dyad_dsm::NodeSet::EMPTY;
+        for (to, head, words) in core::mem::take(&mut self.unsent) {
+            if full.has(to) || !self.outside.push(to, &head, |i| words[i % BLOCK_WORDS]) {
+                full = full.with(to);
+                self.unsent.push((to, head, words));
+            }
+        }
+        for link in 0..self.outside.links.len() {
+            let to = self.outside.links[link].node;
+            if self.pages.unsent(to) > 0 {
+                drop(self.step(Event::Room { to }));
+            }
+        }
+    }
+
+    /// At the origin: an operation on the regions of the program.
+    fn serve(&mut self, asker: Asker, [what, a, b]: [u64; 3]) {
+        let done = match what {
+            service::ask::MAP => self.map(a),
+            service::ask::UNMAP => match self.unmap(asker, a, b) {
+                Ok(()) => return,
+                Err(e) => Err(e),
+            },
+            _ => Err(Error::BadArgument),
+        };
+        self.answer(asker, done);
+    }
+
+    fn answer(&mut self, (node, n): Asker, done: Result<u64>) {
+        let (status, value) = match done {
+            Ok(value) => (0, value),
+            Err(e) => (e.code(), 0),
+        };
+        match node == self.here {
+            true => slots::answer(n, [status, value, 0, 0]),
+            false => {
+                let head = [tag(kind::ANSWER, 0), n, status, value, 0, 0, 0, 0];
+                self.send(node, head, [0; BLOCK_WORDS]);
+            }
+        }
+    }
+
+    fn map(&mut self, len: u64) -> Result<u64> {
+        let range = self.ranges.map(len)?;
+        let all = pages(range.start, range.len)?;
+        if self.step(Event::Map { range: all }).is_err() {
+            self.ranges.unmap(range)?;
+            return Err(Error::Full);
+        }
+        Ok(range.start)
+    }
+
+    fn unmap(&mut self, asker: Asker, start: u64, len: u64) -> Result<()> {
+        let range = self.ranges.find(start, len)?;
+        let all = pages(range.start, range.len)?;
+        self.unmapping.push((all, asker));
+        if self.step(Event::Unmap { range: all }).is_err() {
+            self.unmapping.retain(|&(range, _)| range != all);
+            return Err(Error::NotFound);
+        }
+        Ok(())
+    }
+
+    /// Answers those whose ranges are on no node any more.
+    fn finish_unmapping(&mut self) {
+        for range in core::mem::take(&mut self.outside.unmapped) {
+            let Some(at) = self.unmapping.iter().position(|&(r, _)| r == range) else {
+                continue;
+            };
+            let (_, asker) = self.unmapping.swap_remove(at);
+            let freed = self
+                .ranges
+                .find(range.first().address(), range.pages() * PAGE_SIZE);
+            let done = freed.and_then(|range| self.ranges.unmap(range));
+            self.answer(asker, done.map(|()| 0));
+        }
+    }
+
+    /// Tells the protocol of holds that have ended. Whether any has.
+    fn expire(&mut self) -> Result<bool> {
+        if self.outside.deferred.is_empty() {
+            return Ok(false);
+        }
+        let now = self.now()?;
+        let is_over = |&(_, until): &(Page, Time)| until <= now;
+        let Some(at) = self.outside.deferred.iter().position(is_over) else {
+            return Ok(false);
+        };
+        let (page, _) = self.outside.deferred.swap_remove(at);
+        drop(self.step(Event::Expired { page }));
+        Ok(true)
+    }
+
+    fn count(&self) {
+        let c = self.pages.counters();
+        for (counted, value) in [
+            (Counted::Faults, c.faults),
+            (Counted::PageMessages, c.page_messages()),
+            (Counted::Contents, c.contents),
+            (Counted::Invalidations, c.invalidate),
+            (Counted::Local, c.local),
+            (Counted::Deferred, c.deferred),
+            (Counted::Delayed, c.delayed),
+            (Counted::OtherMessages, self.other_messages),
+            (Counted::Doorbells, self.doorbells),
+            (Counted::Bytes, self.outside.bytes),
+        ] {
+            COUNTERS[counted as usize].store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+// The operations that handlers pass on are numbered apart.
+const _: () = assert!(
+    service::ask::MAP != service::ask::UNMAP
+        && pager::MAP_ANON == service::ask::MAP - service::ask::FIRST_OF_PAGER
+        && process::MOVE != process::ARRIVED
+);

@@ -1,0 +1,164 @@
+//! Where the peer is entered.
+
+#![allow(unsafe_code)]
+
+use core::ptr::with_exposed_provenance;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad_abi::service::peer::{SETUP, Setup, door, node_of, op};
+use dyad_abi::service::{pager, process, program, slot, thread_id, thread_of_id};
+use dyad_abi::user::{
+    DATA_STACKS_BASE, FAULT_NO_MEMORY, PAGE_SIZE, Tcb, data_stack, stack_slot, tcb_address,
+    thread_at,
+};
+use dyad_abi::{Error, Isa, NodeId, Result};
+use dyad_services::rt::{self, Call};
+use dyad_sys::cap::{Cap, Sinv};
+
+use crate::port::told;
+use crate::{actor, heap, slots};
+
+/// The node where the program starts.
+pub const ORIGIN: NodeId = NodeId::new(0).unwrap();
+const INIT: Cap<Sinv> = Cap::at(slot::PROCESS);
+
+/// What handlers ask the actor, as the first word of a slot.
+pub mod ask {
+    /// `(address, access, pc)`.
+    pub const FAULT: u64 = 1;
+    /// `(node, pc, sp, fp)`.
+    pub const MOVE: u64 = 2;
+    /// `()`.
+    pub const ARRIVED: u64 = 3;
+    /// Operations of the pager have this number and theirs.
+    pub const FIRST_OF_PAGER: u64 = 16;
+    /// `(length)`.
+    pub const MAP: u64 = FIRST_OF_PAGER + dyad_abi::service::pager::MAP_ANON;
+    /// `(address, length)`.
+    pub const UNMAP: u64 = FIRST_OF_PAGER + dyad_abi::service::pager::UNMAP;
+}
+
+dyad_services::entry!(start, invoked, to 4);
+
+fn start(arg: u64) -> ! {
+    heap::begin();
+    let place = rt::hardware(ORIGIN).where_am_i();
+    let node = NodeId::new(arg % PAGE_SIZE);
+    let done = match (node, place) {
+        (Some(node), Ok(place)) => actor::run(node, place.isa, setup()),
+        _ => Err(Error::BadArgument),
+    };
+    match done {
+        Ok(never) => match never {},
+        Err(e) => rt::give_up(format_args!("peer of node {}: {e}", arg % PAGE_SIZE)),
+    }
+}
+
+fn setup() -> &'static Setup {
+    // SAFETY: 1. Init maps the page there, read-only, for as long as the peer lives. 2. Every pattern of bits is a value.
+    unsafe { &*with_exposed_provenance::<Setup>(SETUP as usize) }
+}
+
+/// The words of the control block of thread `n`.
+pub fn control_block(n: u64) -> &'static [AtomicU64; size_of::<Tcb>() / 8] {
+    let at = tcb_address(thread_id(program::FIRST, n % 64));
+    // SAFETY: 1. Init maps the control blocks of the process here, at the addresses that they have there. 2. All who
+    // access them use whole words.
+    unsafe { &*with_exposed_provenance::<[AtomicU64; size_of::<Tcb>() / 8]>(at as usize) }
+}
+
+fn invoked(call: Call) -> [u64; 4] {
+    if call.badge == program::INIT {
+        return rt::words(from_init(&call));
+    }
+    let client = call.badge & 0xff;
+    let (number, n) = thread_of_id(call.token >> 8);
+    let Some(here) = node_of(client).filter(|_| number == client) else {
+        return rt::words(Err(Error::Denied));
+    };
+    match call.badge & !0xff {
+        door::FAULT => fault(here, n, &call),
+        door::PAGER => rt::words(paging(here, n, &call)),
+        door::PROCESS => process(here, n, &call),
+        _ => rt::words(Err(Error::Denied)),
+    }
+}
+
+fn from_init(call: &Call) -> Result<u64> {
+    let [what, a, ..] = call.words;
+    match what {
+        op::END => {
+            slots::end();
+            Ok(0)
+        }
+        op::COUNTER => {
+            let counter = usize::try_from(a).ok().and_then(|n| actor::COUNTERS.get(n));
+            Ok(counter.ok_or(Error::BadArgument)?.load(Ordering::Relaxed))
+        }
+        _ => Err(Error::BadArgument),
+    }
+}
+
+/// Whether an address is between stacks.
+fn is_guard(address: u64) -> bool {
+    let Some(id) = thread_at(address) else {
+        return false;
+    };
+    let stacks = Isa::ALL.map(|isa| stack_slot(isa, id));
+    let inside = |&(bottom, top): &(u64, u64)| (bottom..top).contains(&address);
+    address >= DATA_STACKS_BASE && !stacks.iter().any(inside) && !inside(&data_stack(id))
+}
+
+fn fault(here: NodeId, n: u64, call: &Call) -> [u64; 4] {
+    let [address, kind, pc, _] = call.words;
+    let access = kind & 0xff;
+    let mut told = told::GONE;
+    if matches!(access, 1 | 2) && !is_guard(address) {
+        told = match slots::ask(here, n, [ask::FAULT, address, access, pc, 0]) {
+            Ok([told, ..]) => told,
+            Err(_) => told::LOST,
+        };
+    }
+    let more = match told {
+        told::RETRY => return [0; 4],
+        told::NO_MEMORY => FAULT_NO_MEMORY,
+        _ => 0,
+    };
+    if !slots::has_ended() {
+        let client = call.badge & 0xff;
+        let kind = (kind | more) & process::FAULT_KIND;
+        // If init does not take it, the thread ends all the same.
+        let what = process::FAULTED | client << 8 | kind << 16;
+        let _ = INIT.invoke([what, address, pc, 0]);
+    }
+    [1, 0, 0, 0]
+}
+
+fn paging(here: NodeId, n: u64, call: &Call) -> Result<u64> {
+    let [what, a, b, _] = call.words;
+    match what {
+        // Pages of a group have no home.
+        pager::MAP_ANON if b != 0 => return Err(Error::Denied),
+        pager::MAP_ANON | pager::UNMAP => {}
+        _ => return Err(Error::BadArgument),
+    }
+    let [status, value, ..] = slots::ask(here, n, [ask::FIRST_OF_PAGER + what, a, b, 0, 0])?;
+    match Error::from_code(status) {
+        None if status == 0 => Ok(value),
+        e => Err(e.unwrap_or(Error::Corrupt)),
+    }
+}
+
+fn process(here: NodeId, n: u64, call: &Call) -> [u64; 4] {
+    let [what, a, b, c] = call.words;
+    let asked = match what & 0xff {
+        process::MOVE => slots::ask(here, n, [ask::MOVE, what >> 8, a, b, c]),
+        process::ARRIVED => slots::ask(here, n, [ask::ARRIVED, 0, 0, 0, 0]),
+        process::EXIT => {
+            let refused = INIT.invoke([process::EXIT, a, 0, 0]);
+            return rt::words(Err(refused.err().unwrap_or(Error::Corrupt)));
+        }
+        _ => Err(Error::Denied),
+    };
+    asked.unwrap_or_else(|e| rt::words(Err(e)))
+}
