@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
+use dyad_abi::Isa;
 use dyad_abi::boot::{LOCAL_STRIDE, MAX_CXL, MAX_ROUNDS, OnDeath};
 use dyad_abi::ident::MAX_CPUS;
 use dyad_abi::service::Grant;
@@ -326,6 +327,10 @@ fn check_kernels(c: &RunConfig) -> Result<(), String> {
         "has one CPU on each node: leave --cpus out"
     } else if c.grant != Grant::Nothing {
         "gives programs nothing beyond what every program gets: leave --grant out, or use --kernels fused"
+    } else if c.on_death != OnDeath::End {
+        "ends with any of its nodes: leave --on-death out, or use --kernels fused"
+    } else if !c.coherent {
+        "has rings in coherent memory: leave --coherence out, or use --kernels fused"
     } else {
         return Ok(());
     };
@@ -415,13 +420,13 @@ impl Settings {
         }
         c.grant = self.grant.map_or(c.grant, |grant| grant.0);
         c.kernels = self.kernels.map_or(c.kernels, |kernels| kernels.0);
-        check_kernels(&c)?;
         c.on_death = self.on_death.map_or(c.on_death, |policy| policy.0);
         c.coherent = self.coherence != Some(Named(Coherence::Incoherent));
         c.rounds = self.rounds.map_or(c.rounds, |n| n.0);
         c.audit = self.audit;
         c.fastpaths = !self.slowpath;
         c.sim = self.sim.map_or(c.sim, |sim| sim.0);
+        check_kernels(&c)?;
         self.check_simulation(&mut c)?;
         if let Some(Whole(seconds)) = self.timeout {
             c.timeout = Some(Duration::from_secs(seconds));

@@ -11,14 +11,14 @@
 
 #![allow(unsafe_code)]
 
-use dyad_abi::cap::{HardwareOp, ObjectKind, ReceiveOp, Rights, SpaceOp, TableAt};
+use dyad_abi::cap::{CaptblOp, HardwareOp, ObjectKind, ReceiveOp, Rights, SpaceOp, TableAt};
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::peer::{
     self, BLOCK_FRAMES, Counted, IMAGE, ImageRange, MAX_RANGES, RING_PAGES, SETUP, Setup, WINDOW,
     door, op, peer_on, process_on, ring,
 };
-use dyad_abi::service::{INFO_BASE, INIT_THREADS, SERVED, sched, slot};
-use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, ReportKind};
+use dyad_abi::service::{INFO_BASE, INIT_THREADS, SERVED, sched, slot, thread_id};
+use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, ReportKind, tcb_address};
 use dyad_abi::{Error, NodeId};
 use dyad_services::image::{filled_pages, zero_pages};
 use dyad_services::rt;
@@ -102,7 +102,7 @@ impl Group {
         }
     }
 
-    /// Takes the memory of a process out of its peer's window.
+    /// Takes the memory of a process out of its peer: the window, and the control blocks.
     pub fn leave(&self, process: &Program) -> dyad_abi::Result<()> {
         let Some(peer) = self.peer_of(process) else {
             return Ok(());
@@ -111,6 +111,10 @@ impl Group {
         for isa in crate::program::isas_of(peer.program.isas) {
             for block in 0..peer.blocks {
                 crate::takedown::unmap(space, isa, WINDOW + block * BLOCK_FRAMES * PAGE_SIZE)?;
+            }
+            for n in 0..MAX_PROGRAM_THREADS {
+                let block = tcb_address(thread_id(process.layout, n));
+                crate::takedown::unmap(space, isa, block)?;
             }
         }
         space.shootdown(
@@ -364,6 +368,8 @@ impl Builder {
             .during("page tables of a process")?;
         let memory = store.supply(pool, &tables).during("page tables")?;
         peer.give(peer::slot::MEMORY, memory, Rights::ALL)?;
+        // Its own table, to put tables' capabilities into.
+        peer.give(slot::TABLE, peer.table, CaptblOp::Activate.right())?;
         process.supplies[pool] = Some(tables);
         let (start, len) = store.longest(pool).during("memory for pages")?;
         let whole = store.whole_blocks(pool, (start, len.saturating_sub(SPARE)), BLOCK_FRAMES);

@@ -87,7 +87,7 @@ pub fn run(here: NodeId, isa: Isa, setup: &'static Setup) -> Result<core::conver
     let mut actor = Actor {
         here,
         pages: Pages::new(config),
-        outside: Outside::new(here, frames, links, setup),
+        outside: Outside::new(frames, links, setup),
         ranges: Ranges::new(LIMITS),
         sleep: Sleep::new(here),
         parked: [false; THREADS],
@@ -350,7 +350,7 @@ impl Actor {
         for link in 0..self.outside.links.len() {
             let to = self.outside.links[link].node;
             if self.pages.unsent(to) > 0 {
-                drop(self.step(Event::Room { to }));
+                let _ = self.step(Event::Room { to });
             }
         }
     }
@@ -429,7 +429,7 @@ impl Actor {
             return Ok(false);
         };
         let (page, _) = self.outside.deferred.swap_remove(at);
-        drop(self.step(Event::Expired { page }));
+        let _ = self.step(Event::Expired { page });
         Ok(true)
     }
 

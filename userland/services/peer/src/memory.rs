@@ -14,11 +14,13 @@ use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, Result};
 use dyad_dsm::{Item, Page, Right, Table};
 use dyad_services::image::table_kind;
-use dyad_sys::cap::{Access, Cap, Memory, PageTable, Place, Space};
+use dyad_sys::cap::{Access, Cap, Captbl, Memory, PageTable, Place, Space};
 
 use crate::port::{CHUNKS, PAGES};
 
 const SPACE: Cap<Space> = Cap::at(slot::SPACE);
+/// The peer's own table.
+const OWN: Cap<Captbl> = Cap::at(dyad_abi::service::slot::TABLE);
 const TABLES: Cap<Memory> = Cap::at(slot::MEMORY);
 /// Words of a page.
 pub const PAGE_WORDS: usize = PAGE_SIZE as usize / 8;
@@ -154,7 +156,7 @@ impl Frames {
             return Err(Error::NoMemory);
         }
         TABLES.retype_kernel(n, table_kind(self.at(level))?)?;
-        let place = Place::own(slot::table(n));
+        let place = Place::of(OWN, slot::table(n));
         let table = TABLES.activate(n, place, dyad_abi::cap::Rights::ALL)?;
         self.next_table += 1;
         Ok(table)

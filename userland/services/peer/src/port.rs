@@ -63,8 +63,6 @@ pub mod told {
 
 /// Everything that actions are about.
 pub struct Outside {
-    /// This node.
-    pub here: NodeId,
     /// Frames, window, page tables.
     pub frames: Frames,
     /// Rings to the other nodes.
@@ -88,9 +86,8 @@ pub struct Outside {
 
 impl Outside {
     /// Nothing has happened yet.
-    pub fn new(here: NodeId, frames: Frames, links: Vec<Link>, setup: &'static Setup) -> Outside {
+    pub fn new(frames: Frames, links: Vec<Link>, setup: &'static Setup) -> Outside {
         Outside {
-            here,
             frames,
             links,
             incoming: None,
