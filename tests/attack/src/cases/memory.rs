@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use dyad_abi::cap::{CapType, MemoryOp, Rights, SpaceOp, TableAt};
+use dyad_abi::cap::{CapType, MAP_NONE, MemoryOp, Rights, SpaceOp, TableAt};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, Result};
 use dyad_services::first::CXL;
@@ -229,7 +229,24 @@ pub const CASES: [Case; 7] = [
                     Denied | BadArgument
                 );
             }
+            // Without any access it may no more than before, and is still there.
             let exchange = SpaceOp::Exchange as u32;
+            work!(call(at::SPACE, protect, [page, NOWHERE, MAP_NONE, 0, 0]));
+            for how in [1, 2] {
+                refuse!(call(at::SPACE, protect, [page, NOWHERE, how, 0, 0]), Denied);
+            }
+            for how in [MAP_NONE | 1, MAP_NONE | 2, 8] {
+                let args = [page, NOWHERE, how, 0, 0];
+                refuse!(call(at::SPACE, protect, args), BadArgument);
+            }
+            let translate = SpaceOp::Translate as u32;
+            refuse!(
+                call(at::SPACE, translate, [page, NOWHERE, 0, 0, 0]),
+                BadAddress
+            );
+            refuse!(call(at::SPACE, exchange, [NOWHERE, 0, 1, 0, 0]), BadAddress);
+            refuse!(call(at::SPACE, map, [page, NOWHERE, frame, 0, 0]), Exists);
+            work!(call(at::SPACE, protect, [page, NOWHERE, 0, 0, 0]));
             let was = word_of(NOWHERE, 0).load(Relaxed);
             refuse!(
                 call(at::SPACE, exchange, [NOWHERE, was, 1, 0, 0]),

@@ -38,6 +38,7 @@ mod memory;
 mod messages;
 mod migrate_threads;
 mod migration;
+mod multiple;
 mod names;
 mod programs;
 mod quiescence;
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
     trials.extend(benchmarks::trials());
     trials.extend(classes::trials());
     trials.extend(workloads::trials());
+    trials.extend(multiple::trials());
     trials.extend(messages::trials());
     trials.extend(abuse::trials());
     trials.extend(attack::trials());

@@ -116,6 +116,35 @@ fn wrong_settings_are_named_with_what_is_possible() {
     }
 }
 
+/// What several kernels cannot do is refused with what is possible instead.
+#[test]
+fn several_kernels_refuse_what_they_do_not_have() {
+    let said = |more: &str| {
+        let line = format!("run --kernels multiple {more}");
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            file: File,
+        }
+        let line = <Line as clap::Parser>::try_parse_from(line.split_whitespace()).unwrap();
+        line.file.settings.checked()
+    };
+    for nodes in ["", "--nodes x86_64,aarch64", "--nodes aarch64,x86_64"] {
+        assert_eq!(said(nodes).unwrap().kernels, Kernels::Multiple);
+    }
+    for (more, message) in [
+        ("--nodes x86_64,x86_64", "one of each ISA"),
+        ("--nodes x86_64,aarch64,x86_64", "two nodes"),
+        ("--cpus 2", "one CPU on each node"),
+        ("--grant all", "leave --grant out"),
+        ("--on-death survive", "leave --on-death out"),
+        ("--coherence incoherent", "leave --coherence out"),
+    ] {
+        let e = said(more).unwrap_err();
+        assert!(e.contains(message), "{more}: {e}");
+    }
+}
+
 /// Every setting is an option and a key: what is merged is what was said.
 #[test]
 fn all_settings_survive_being_merged() {

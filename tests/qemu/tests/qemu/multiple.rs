@@ -1,0 +1,101 @@
+//! Several kernels that only exchange messages: programs end as they do over one fused kernel, each fault that needs the
+//! other node takes two messages, and all frames come back. The tier `long` runs each fifty times.
+
+use std::time::Duration;
+
+use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_abi::service::peer::{Counted, Kernels};
+use dyad_launcher::config::RunConfig;
+use dyad_launcher::launch::Report;
+use dyad_tier::{Tiers, size};
+use libtest_mimic::{Failed, Trial};
+
+use crate::{console, times};
+
+const PAIR: &[Isa] = &[X86_64, Aarch64];
+const REVERSED: &[Isa] = &[Aarch64, X86_64];
+
+/// The trials of this module.
+pub fn trials() -> Vec<Trial> {
+    let test = times::of("multiple");
+    vec![
+        test(
+            Tiers::QUICK.and(Tiers::LONG),
+            "a_thread_that_moves_in_each_phase",
+            || npb(PAIR, "is", "thread"),
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "threads_and_tasks_on_the_pair",
+            || all(PAIR),
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "threads_and_tasks_in_reversed_order",
+            || all(REVERSED),
+        ),
+    ]
+}
+
+fn all(nodes: &[Isa]) -> Result<(), Failed> {
+    for style in ["thread", "task"] {
+        for kernel in ["is", "cg", "mg"] {
+            npb(nodes, kernel, style)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a run has counted.
+fn counted(report: &Report, what: Counted) -> Result<u64, Failed> {
+    let counter = report.counters.get(what.name());
+    counter
+        .copied()
+        .ok_or_else(|| format!("no counter {}", what.name()).into())
+}
+
+/// The last line with a checksum.
+fn checksum(text: &str) -> Result<&str, Failed> {
+    let sums = text.lines().filter_map(|l| l.split_once("Checksum of "));
+    let last = sums.last();
+    Ok(last.ok_or("no checksum is printed")?.1)
+}
+
+/// An NPB kernel of class S that goes to the other node and back in each phase.
+fn npb(nodes: &[Isa], kernel: &str, style: &str) -> Result<(), Failed> {
+    let arguments = format!("--class S --bench {kernel} --style {style}");
+    let config = |kernels| RunConfig {
+        nodes: nodes.to_vec(),
+        kernels,
+        work: console::app("npb", arguments.clone()),
+        timeout: Some(Duration::from_secs(120)),
+        ..RunConfig::default()
+    };
+    let (_, fused) = console::good(&config(Kernels::Fused))?;
+    for n in 0..size(1, 1, 50) {
+        let what = |e: &dyn std::fmt::Display| format!("{kernel}, {style}, run {n}: {e}");
+        let (report, text) = console::good(&config(Kernels::Multiple))?;
+        if checksum(&text)? != checksum(&fused)? {
+            return Err(what(&"another checksum than over one fused kernel").into());
+        }
+        let (faults, messages) = (
+            counted(&report, Counted::Faults)?,
+            counted(&report, Counted::PageMessages)?,
+        );
+        if faults == 0 || messages != 2 * faults {
+            return Err(what(&format_args!(
+                "{faults} faults needed the other node, with {messages} messages"
+            ))
+            .into());
+        }
+        let refused = counted(&report, Counted::Refused)?;
+        if refused != 0 {
+            return Err(what(&format_args!("{refused} messages were refused")).into());
+        }
+        // Half of the moves are of each node's thread, and each is a message.
+        if counted(&report, Counted::OtherMessages)? < 20 {
+            return Err(what(&"its thread has not moved").into());
+        }
+    }
+    Ok(())
+}
