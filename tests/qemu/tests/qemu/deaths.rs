@@ -160,14 +160,14 @@ const SCENES: [Scene; 13] = [
         quick: 1,
         ..STORM
     },
-    // The node can die before the first trip to it.
+    // The node can die before the first trip to it, and before the threads of services have begun there.
     Scene {
         name: "starting_without_the_second_node",
         args: "--seconds 1 --lives 0",
         policy: OnDeath::Survive,
         from: From::Start,
-        until: 500,
-        quick: 2,
+        until: 1000,
+        quick: 3,
         ..COMMUTE
     },
     Scene {
@@ -298,6 +298,16 @@ fn judge(scene: &Scene, ended: &Ended) -> Result<(Ending, u64), String> {
     };
     if text.contains("panic") {
         return Err("a kernel panicked".into());
+    }
+    // Threads of the system go on, or end by themselves, wherever a death has sent them.
+    let of_system = [
+        "program \"quiesced\", thread ",
+        "program \"sched\", thread ",
+        "service \"",
+    ];
+    let faulted = |l: &&str| of_system.iter().any(|w| l.contains(w)) && l.contains(" at pc ");
+    if let Some(l) = text.lines().find(faulted) {
+        return Err(format!("a thread of the system has faulted: {l}"));
     }
     let storm = scene.app == "storm";
     let count = if storm {
