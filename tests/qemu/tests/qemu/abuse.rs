@@ -57,17 +57,12 @@ pub fn trials() -> Vec<Trial> {
             calls(&[Aarch64, X86_64], 2, "--calls 4000 --seed 2")
         }),
     ];
-    for (tiers, name, nodes, cpus) in [
-        (Tiers::QUICK, "services_refuse_what_is_not_granted", PAIR, 1),
-        (
-            Tiers::FULL,
-            "services_refuse_in_the_other_order",
-            REVERSED,
-            2,
-        ),
+    for (name, nodes, cpus) in [
+        ("services_refuse_what_is_not_granted", PAIR, 1),
+        ("services_refuse_in_the_other_order", REVERSED, 2),
     ] {
         let f = move || services(nodes, cpus);
-        trials.push(times::test(tiers, format!("abuse::{name}"), f));
+        trials.push(times::test(Tiers::FULL, format!("abuse::{name}"), f));
     }
     for (fault, says) in FAULTS {
         let name = format!("abuse::{}_ends_the_program_only", fault.replace('-', "_"));
