@@ -5,7 +5,7 @@ use crate::Attack;
 /// Those of them that the tier `quick` plays.
 pub const QUICK: [&str; 3] = [
     "code_of_the_former_owner_here",
-    "translation_of_code_unmapped",
+    "code_rewritten_in_its_place",
     "service_stacks_of_many_ids",
 ];
 
