@@ -36,6 +36,8 @@ const PROMPT: Duration = Duration::from_secs(15);
 enum From {
     /// The start of the machines.
     Start,
+    /// The start of init, which builds the system and starts threads on all nodes.
+    Init,
     /// The first words of the program.
     Words,
 }
@@ -94,7 +96,7 @@ const SERVED: Scene = Scene {
     ..COMMUTE
 };
 
-const SCENES: [Scene; 13] = [
+const SCENES: [Scene; 14] = [
     COMMUTE,
     Scene {
         name: "commuting_to_a_node_that_does_not_come_back",
@@ -160,14 +162,24 @@ const SCENES: [Scene; 13] = [
         quick: 1,
         ..STORM
     },
-    // The node can die before the first trip to it, and before the threads of services have begun there.
+    // The node can die before the first trip to it.
     Scene {
         name: "starting_without_the_second_node",
         args: "--seconds 1 --lives 0",
         policy: OnDeath::Survive,
         from: From::Start,
-        until: 1000,
-        quick: 3,
+        until: 500,
+        quick: 2,
+        ..COMMUTE
+    },
+    // Threads of init and of services have been sent to the node, and have not begun there.
+    Scene {
+        name: "starting_services_without_the_second_node",
+        args: "--seconds 1 --lives 0",
+        policy: OnDeath::Survive,
+        from: From::Init,
+        until: 500,
+        quick: 4,
         ..COMMUTE
     },
     Scene {
@@ -275,6 +287,7 @@ fn die(scene: &Scene, moment: Duration) -> Result<(Ending, u64, String), String>
     };
     let is_time = |e: &Event<'_>| match scene.from {
         From::Start => matches!(e, Event::Started { node, .. } if *node == scene.victim),
+        From::Init => kill::says("started \"init\"")(e),
         From::Words => kill::speaks(e),
     };
     let ended = kill::run(&config, Kill::after(scene.victim, moment), is_time);
