@@ -178,7 +178,7 @@ const SCENES: [Scene; 14] = [
         args: "--seconds 1 --lives 0",
         policy: OnDeath::Survive,
         from: From::Init,
-        until: 500,
+        until: 1200,
         quick: 4,
         ..COMMUTE
     },
