@@ -18,6 +18,9 @@
 //! | an edge to a part | what is beside the part, by numbers that wrap, too | `*_beyond_*`, `*_of_others` |
 //! | an edge to a thread that is in somebody else's component | everything that changes, reads or moves it | `thread_*_in_service` |
 //! | an edge that others rely on | to change it while they look | `race_*` |
+//! | an edge that it had | to use what a CPU remembers of it: code, translations | `code_*`, `translation_*` |
+//! | an edge that is busy | to try again without a pause, on two nodes | `again_*` |
+//! | an edge to what clients share | to use all of it up | `service_stacks_*`, `time_child_*` |
 //!
 //! Nothing else is given to an attacker but a thread that may yield and end, endpoints of its own, the time, and
 //! the right to invoke the victim's service.
@@ -40,6 +43,12 @@ pub struct Attack {
 }
 
 impl Attack {
+    /// Whether the tier `quick` plays it.
+    pub fn is_quick(&self) -> bool {
+        let is = |a: &&Attack| a.name == self.name;
+        in_time::QUICK.contains(&self.name) || !in_time::ATTACKS.iter().any(|a| is(&a))
+    }
+
     /// Whether it tries an operation of a type.
     pub fn tries(&self, ty: &str, operation: &str) -> bool {
         self.tries.split(' ').any(|t| {
@@ -60,6 +69,8 @@ macro_rules! attacks {
         }),*]
     };
 }
+
+mod in_time;
 
 /// An attack for each of the types named: on rights, versions, guards or arguments.
 macro_rules! of_types {
@@ -390,11 +401,16 @@ const OTHERS: &[Attack] = attacks! {
         "the victim makes such calls all the time";
 };
 
-const COUNT: usize = RIGHTS.len() + STALE.len() + REVOKED.len() + ARGUMENTS.len() + OTHERS.len();
+const COUNT: usize = RIGHTS.len()
+    + STALE.len()
+    + REVOKED.len()
+    + ARGUMENTS.len()
+    + OTHERS.len()
+    + in_time::ATTACKS.len();
 
 const ALL: [Attack; COUNT] = {
     let mut all = [OTHERS[0]; COUNT];
-    let lists = [RIGHTS, STALE, REVOKED, ARGUMENTS, OTHERS];
+    let lists = [RIGHTS, STALE, REVOKED, ARGUMENTS, OTHERS, in_time::ATTACKS];
     let (mut list, mut i, mut n) = (0, 0, 0);
     while list < lists.len() {
         if i == lists[list].len() {
@@ -424,6 +440,15 @@ mod tests {
         let names: BTreeSet<&str> = ATTACKS.iter().map(|a| a.name).collect();
         assert_eq!(names.len(), ATTACKS.len());
         assert!(ATTACKS.len() >= 40);
+    }
+
+    #[test]
+    fn most_attacks_in_time_are_not_quick() {
+        let quick = ATTACKS.iter().filter(|a| a.is_quick()).count();
+        let in_time = in_time::ATTACKS.len();
+        assert_eq!(quick, ATTACKS.len() - in_time + in_time::QUICK.len());
+        let known = |name| ATTACKS.iter().any(|a| a.name == name);
+        assert!(in_time::QUICK.into_iter().all(known));
     }
 
     #[test]

@@ -20,6 +20,7 @@
 //! | option | values | default |
 //! |---|---|---|
 //! | `--only` | the name of one attack | all of them |
+//! | `--part` | `quick`, `rest`: those that the tier `quick` plays, or the others | all of them |
 #![cfg_attr(target_os = "none", no_std)]
 #![cfg_attr(target_os = "none", no_main)]
 #![deny(unsafe_code)]

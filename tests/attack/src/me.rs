@@ -91,6 +91,25 @@ macro_rules! work {
     };
 }
 
+/// A step that is tried again as long as it is refused with `Again` or `NotReady`, while others run.
+pub fn patient<T>(mut step: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    for _ in 0..200_000 {
+        match step() {
+            Err(Error::Again | Error::NotReady) => yield_now(),
+            done => return done,
+        }
+    }
+    Err(Error::TimedOut)
+}
+
+/// Calls a function at an address.
+pub fn run_code(va: u64) -> u64 {
+    // SAFETY: 1. Not safe: where nothing may be executed the thread faults and ends, which is the attack; otherwise the
+    // attacker has put a function of this kind there, for this ISA, that changes no register but that of its result.
+    let function: extern "C" fn() -> u64 = unsafe { core::mem::transmute(va as usize) };
+    function()
+}
+
 /// A word for the case.
 pub fn note(n: usize) -> &'static core::sync::atomic::AtomicU64 {
     report(word::NOTES + n)

@@ -93,6 +93,8 @@ pub enum Failure {
     Secret,
     /// The victim does not go on.
     Stuck,
+    /// The scheduler of a CPU does not go on: its line.
+    Scheduler(usize),
     /// The attacker has not come to its end: why its thread stopped last.
     Unfinished(Option<dyad_abi::cap::Stopped>),
     /// The attacker has tried nothing.
@@ -122,6 +124,9 @@ impl fmt::Display for Outcome {
                 Failure::BrokenInto => f.write_str("chosen code has run in the victim"),
                 Failure::Secret => f.write_str("the victim's secret has changed"),
                 Failure::Stuck => f.write_str("the victim does not go on"),
+                Failure::Scheduler(line) => {
+                    write!(f, "the scheduler of line {line} does not go on")
+                }
                 Failure::Unfinished(why) => write!(f, "the attacker did not finish: {why:?}"),
                 Failure::Nothing => f.write_str("nothing was tried"),
                 Failure::Case(what) => f.write_str(what),
@@ -333,6 +338,7 @@ impl Scene<'_> {
         if !alive {
             return Err(Stop::Failed(Failure::Stuck));
         }
+        self.judge_schedulers()?;
         if let Some(what) = (case.look)(self) {
             return Err(Stop::Failed(Failure::Case(what)));
         }
@@ -356,6 +362,17 @@ impl Scene<'_> {
             0 => fail(Failure::Nothing),
             _ => Ok(()),
         }
+    }
+
+    /// Every worker goes round, whatever the attacker has done to its CPU.
+    fn judge_schedulers(&mut self) -> core::result::Result<(), Stop> {
+        for line in sched::lines(self.store.nodes, self.store.cpus).skip(1) {
+            let turns = sched::turns(line);
+            if !self.until(ALIVE_NS, |_| sched::turns(line) != turns) {
+                return Err(Stop::Failed(Failure::Scheduler(line)));
+            }
+        }
+        Ok(())
     }
 
     fn judge_victim(&self) -> core::result::Result<(), Stop> {

@@ -82,9 +82,20 @@ fn start_workers(store: &mut Store, image: &Image) -> Result<()> {
     Ok(())
 }
 
+/// Whether an attack is of the part that is asked for.
+fn is_of_part(part: Option<&str>, name: &str) -> bool {
+    let attack = attack_list::ATTACKS.iter().find(|a| a.name == name);
+    match part {
+        Some("quick") => attack.is_some_and(attack_list::Attack::is_quick),
+        Some("rest") => attack.is_some_and(|a| !a.is_quick()),
+        _ => true,
+    }
+}
+
 /// Builds everything, plays all attacks, and says what came out of each.
 fn play() -> core::result::Result<bool, Broken> {
-    let only = during("options", Options::read())?.value("--only");
+    let options = during("options", Options::read())?;
+    let (only, part) = (options.value("--only"), options.value("--part"));
     let mut store = during("taking stock", Store::new())?;
     let image = during("image", bundle().and_then(|b| Image::new(&mut store, b)))?;
     let victim = during("frames", Frames::new(&mut store))?;
@@ -103,7 +114,7 @@ fn play() -> core::result::Result<bool, Broken> {
     };
     let mut good = true;
     for (n, case) in CASES.iter().enumerate() {
-        if only.is_some_and(|name| name != case.name) {
+        if only.is_some_and(|name| name != case.name) || !is_of_part(part, case.name) {
             continue;
         }
         let outcome = warden.play(n, case);

@@ -4,6 +4,7 @@
 //! kept: firmware, a kernel that has not got so far, a line damaged by a dying machine.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use dyad_abi::record::{LAST, LOG, Level, MORE, PIECE, RECORD};
 use dyad_abi::service::program;
@@ -11,6 +12,12 @@ use serde::Deserialize;
 
 /// Longest line kept together; longer ones are split.
 const MAX_LINE: usize = 64 * 1024;
+/// Most bytes of a line that is joined of pieces.
+const MAX_JOINED: usize = 1 << 20;
+/// Most bytes of all lines of a console that have begun and not ended.
+const MAX_HELD: usize = 8 << 20;
+/// Most lines of a console that have begun and not ended; a piece of another one is a line of its own.
+const MAX_STREAMS: usize = 1024;
 
 /// One line of a console.
 #[derive(Clone, Debug, PartialEq)]
@@ -220,9 +227,44 @@ impl Line {
 }
 
 /// Joins the pieces of long lines.
+///
+/// What a guest prints without an end of line is held here until the end comes, so there are bounds: [`MAX_JOINED`] for a
+/// line, [`MAX_HELD`] for all lines together, [`MAX_STREAMS`] for their number. What is beyond is left out of the line, and
+/// a mark at its end says how many bytes that were.
 #[derive(Debug, Default)]
 pub struct Joiner {
-    begun: BTreeMap<u64, Line>,
+    begun: BTreeMap<u64, Begun>,
+    /// Bytes of text of all lines that have begun.
+    held: usize,
+}
+
+/// A line of which the last piece has not come.
+#[derive(Debug)]
+struct Begun {
+    line: Line,
+    /// Bytes that are left out.
+    omitted: u64,
+}
+
+impl Begun {
+    fn text(&mut self) -> Option<&mut String> {
+        match &mut self.line {
+            Line::Log { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The line, with the mark if anything was left out.
+    fn end(mut self) -> Line {
+        let omitted = self.omitted;
+        if omitted > 0
+            && let Some(text) = self.text()
+        {
+            // Writing to a string does not fail.
+            let _ = write!(text, " [... {omitted} bytes left out]");
+        }
+        self.line
+    }
 }
 
 impl Joiner {
@@ -237,25 +279,47 @@ impl Joiner {
         else {
             return Some(line);
         };
-        let whole = match (self.begun.remove(&stream), *line) {
-            (Some(mut begun), Line::Log { text: more, .. }) => {
-                if let Line::Log { text, .. } = &mut begun {
-                    text.push_str(&more);
-                }
-                begun
+        let (mut begun, more) = match (self.begun.remove(&stream), *line) {
+            (Some(begun), Line::Log { text, .. }) => (begun, text),
+            (None, mut line) => {
+                let text = match &mut line {
+                    Line::Log { text, .. } => std::mem::take(text),
+                    _ => String::new(),
+                };
+                (Begun { line, omitted: 0 }, text)
             }
-            (_, line) => line,
+            // No piece has anything else in it.
+            (Some(begun), line) => {
+                self.begun.insert(stream, begun);
+                return Some(line);
+            }
         };
-        if is_last {
-            return Some(whole);
+        let before = begun.text().map_or(0, |t| t.len());
+        self.held -= before;
+        let room = (MAX_JOINED - before).min(MAX_HELD - self.held - before);
+        let fits = more.floor_char_boundary(room);
+        if let Some(text) = begun.text() {
+            text.push_str(&more[..fits]);
         }
-        self.begun.insert(stream, whole);
+        begun.omitted += (more.len() - fits) as u64;
+        if is_last || self.begun.len() >= MAX_STREAMS {
+            return Some(begun.end());
+        }
+        self.put(stream, begun);
         None
     }
 
+    fn put(&mut self, stream: u64, mut begun: Begun) {
+        self.held += begun.text().map_or(0, |t| t.len());
+        self.begun.insert(stream, begun);
+    }
+
     /// The lines that have not been ended when the console closes.
-    pub fn finish(&mut self) -> impl Iterator<Item = Line> {
-        std::mem::take(&mut self.begun).into_values()
+    pub fn finish(&mut self) -> impl Iterator<Item = Line> + use<> {
+        self.held = 0;
+        std::mem::take(&mut self.begun)
+            .into_values()
+            .map(Begun::end)
     }
 }
 
@@ -420,6 +484,98 @@ mod tests {
             assert!(matches!(&join(damaged)[..], [Line::Raw(_)]), "{damaged:?}");
         }
         assert_eq!(joiner.finish().collect::<Vec<_>>(), [log("other")]);
+    }
+
+    /// A piece of a stream.
+    fn piece(stream: u64, is_last: bool, text: &str) -> Line {
+        Line::Piece {
+            stream,
+            is_last,
+            line: Box::new(Line::Log {
+                cpu: 0,
+                ns: 5,
+                level: Level::User,
+                text: text.into(),
+            }),
+        }
+    }
+
+    fn text_of(line: Line) -> String {
+        match line {
+            Line::Log { text, .. } => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn held(joiner: &Joiner) -> usize {
+        let text = |b: &Begun| match &b.line {
+            Line::Log { text, .. } => text.len(),
+            _ => 0,
+        };
+        joiner.begun.values().map(text).sum()
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_cut_and_says_so() {
+        let mut joiner = Joiner::default();
+        // Two bytes for each character: the bound is in the middle of one.
+        let chunk = "\u{e4}".repeat(MAX_LINE / 2 - 1) + "x";
+        let pieces = 3 * MAX_JOINED / chunk.len();
+        for _ in 0..pieces {
+            assert_eq!(joiner.join(piece(7, false, &chunk)), None);
+            assert!(held(&joiner) <= MAX_JOINED);
+        }
+        let text = text_of(joiner.join(piece(7, true, "end")).unwrap());
+        let (kept, mark) = text.split_once(" [... ").unwrap();
+        let all = pieces * chunk.len() + "end".len();
+        assert!(kept.len() + 1 >= MAX_JOINED && kept.len() <= MAX_JOINED);
+        assert_eq!(mark, format!("{} bytes left out]", all - kept.len()));
+        // The next line of the stream is whole again.
+        assert_eq!(
+            text_of(joiner.join(piece(7, true, "next")).unwrap()),
+            "next"
+        );
+        assert_eq!((joiner.held, joiner.begun.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_line_of_the_longest_that_is_joined_is_whole() {
+        let mut joiner = Joiner::default();
+        let half = "x".repeat(MAX_JOINED / 2);
+        assert_eq!(joiner.join(piece(7, false, &half)), None);
+        assert_eq!(
+            text_of(joiner.join(piece(7, true, &half)).unwrap()),
+            half.repeat(2)
+        );
+    }
+
+    #[test]
+    fn many_lines_without_an_end_are_held_in_bounds() {
+        let mut joiner = Joiner::default();
+        let chunk = "x".repeat(MAX_LINE);
+        let (mut lines, mut printed) = (Vec::new(), 0);
+        for stream in 0..2 * MAX_STREAMS as u64 {
+            printed += chunk.len();
+            lines.extend(joiner.join(piece(stream, false, &chunk)));
+            assert!(held(&joiner) == joiner.held && joiner.held <= MAX_HELD);
+            assert!(joiner.begun.len() <= MAX_STREAMS);
+        }
+        lines.extend(joiner.finish());
+        assert_eq!(lines.len(), 2 * MAX_STREAMS);
+        // Nothing is left out without being counted.
+        let counted: usize = lines
+            .into_iter()
+            .map(text_of)
+            .map(|t| match t.split_once(" [... ") {
+                Some((kept, mark)) => {
+                    let n = mark.split(' ').next().unwrap();
+                    kept.len() + n.parse::<usize>().unwrap()
+                }
+                None => t.len(),
+            })
+            .sum();
+        assert_eq!(counted, printed);
+        assert_eq!(joiner.held, 0);
     }
 
     #[test]

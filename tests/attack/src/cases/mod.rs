@@ -1,6 +1,8 @@
 //! The attacks: what each is given, what it tries, and what is looked for besides.
 
+mod again;
 mod captbl;
+mod code;
 mod component;
 mod endpoint;
 mod generic;
@@ -118,6 +120,8 @@ const COUNT: usize = RIGHTS.len()
     + hardware::CASES.len()
     + memory::CASES.len()
     + race::CASES.len()
+    + code::CASES.len()
+    + again::CASES.len()
     + service::CASES.len()
     + space::CASES.len()
     + thread::CASES.len()
@@ -127,7 +131,7 @@ const COUNT: usize = RIGHTS.len()
 pub static CASES: [Case; COUNT] = ALL;
 
 const ALL: [Case; COUNT] = {
-    const LISTS: [&[Case]; 14] = [
+    const LISTS: [&[Case]; 16] = [
         &RIGHTS,
         &STALE,
         &REVOKED,
@@ -142,6 +146,8 @@ const ALL: [Case; COUNT] = {
         &service::CASES,
         &time::CASES,
         &race::CASES,
+        &code::CASES,
+        &again::CASES,
     ];
     let mut all = [IDLE; COUNT];
     let (mut list, mut i, mut n) = (0, 0, 0);

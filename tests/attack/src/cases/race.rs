@@ -8,7 +8,7 @@ use dyad_abi::cap::{
 use dyad_abi::emulation::general;
 use dyad_abi::{Error, NodeId, Result};
 use dyad_services::first::CXL;
-use dyad_sys::cap::{Cap, Captbl, Component, Liveness};
+use dyad_sys::cap::{Cap, Captbl, Component, Liveness, Sinv};
 
 use super::generic::{own_table, sample};
 use super::memory::{own_space, page_at};
@@ -304,8 +304,8 @@ fn flood() {
     }
 }
 
-/// Gives the victim a way to its own service whose home is the last node.
-fn far_service(s: &mut Scene<'_>) -> Result<()> {
+/// Gives the victim a way to its own service whose home is the last node. Gives that capability of the warden.
+pub fn far_service(s: &mut Scene<'_>) -> Result<Cap<Sinv>> {
     let far: Cap<Component> = s.victim.object(s.store, ObjectKind::Component)?;
     far.configure(s.victim.table, s.victim.space)?;
     let last = NodeId::new(s.store.nodes - 1).ok_or(Error::NoSuchNode)?;
@@ -313,5 +313,5 @@ fn far_service(s: &mut Scene<'_>) -> Result<()> {
     let sinv = s.victim.entry_of(s.store, s.image, far, CLIENT)?;
     s.victim
         .give(crate::victim::FAR_SERVICE, sinv, crate::build::INVOKE)?;
-    Ok(())
+    Ok(sinv)
 }

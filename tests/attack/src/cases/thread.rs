@@ -98,6 +98,11 @@ pub fn begin_helper() {
     work!(try_to_begin_helper());
 }
 
+/// Makes the helper begin anew as soon as it has ended, on whatever node that is; it is stopped.
+pub fn begun_anew() {
+    work!(crate::me::patient(try_to_begin_helper));
+}
+
 /// Makes the stopped helper ready on a CPU, if the kernel lets it.
 pub fn try_to_resume_helper_at(node: u64, cpu: u64) -> core::result::Result<u64, Error> {
     helper(ThreadOp::Resume, [1 << 63 | cpu << 8 | node, 0, 0])

@@ -46,7 +46,7 @@ fn left(of: u32) -> u64 {
     work!(call(of, TimeOp::Read as u32, [0; 5]))
 }
 
-pub const CASES: [Case; 3] = [
+pub const CASES: [Case; 5] = [
     Case {
         name: "time_budget_without_end",
         grant: |s| {
@@ -169,4 +169,107 @@ pub const CASES: [Case; 3] = [
         },
         ..IDLE
     },
+    Case {
+        name: "time_child_without_a_budget_leaves_the_node",
+        act: || child(false),
+        ..WITH_CHILD
+    },
+    Case {
+        name: "time_child_without_a_budget_is_sent_away",
+        act: || child(true),
+        ..WITH_CHILD
+    },
 ];
+
+/// The child of the helper, which has no budget of its own.
+const CHILD: u32 = at::SUBJECT;
+/// Words of the case: the child has come to where it leaves; it has run on another node.
+const LEAVES: usize = 5;
+const ELSEWHERE: usize = 6;
+/// Whether the helper sends the child away, rather than that it goes.
+const SENT: usize = 7;
+
+/// The attacker dispatches the helper on a budget, and the helper the child without one.
+const WITH_CHILD: Case = Case {
+    helpers: 2,
+    far: true,
+    grant: |s| {
+        super::thread::control_alone(s)?;
+        budgets(s, BUDGET)?;
+        let child = s.thread(2)?;
+        s.attacker.give(CHILD, child, dyad_abi::cap::Rights::ALL)
+    },
+    help: |n| match n {
+        1 => parent(),
+        _ => leave(),
+    },
+    ..WITH_HELPER
+};
+
+fn of_child(o: ThreadOp, args: [u64; 3]) -> dyad_abi::Result<u64> {
+    call(CHILD, o as u32, [args[0], args[1], args[2], 0, 0])
+}
+
+/// Runs both until the budget is used up, then waits: nothing dispatches the child on the other node.
+fn child(sent: bool) {
+    note(SENT).store(sent.into(), Relaxed);
+    work!(configure_child());
+    work!(of_child(ThreadOp::Resume, [1 << 63 | here().0, 0, 0]));
+    begin_helper();
+    resume_helper_at(here().0, 0);
+    for _ in 0..40 {
+        let _ = helper(ThreadOp::Dispatch, [400_000, FIRST.into(), 0]);
+        if note(LEAVES).load(Relaxed) != 0 {
+            break;
+        }
+        crate::me::yield_now();
+    }
+    // If the host has run others all the time, nothing has been tried.
+    if note(LEAVES).load(Relaxed) != 0 {
+        tried();
+    }
+    let end = now() + 10 * BUDGET;
+    while now() < end {
+        crate::me::yield_now();
+    }
+    if note(ELSEWHERE).load(Relaxed) != 0 {
+        achieved(line!(), note(ELSEWHERE).load(Relaxed));
+    }
+}
+
+fn configure_child() -> dyad_abi::Result<u64> {
+    let case = crate::shared::report(crate::shared::word::NOTES - 1).load(Relaxed);
+    let entry = crate::warden::entry_address();
+    let id = u64::from(crate::run::ATTACKERS.start) + 2;
+    let tag = u64::from(crate::sched::TAG) + 3;
+    let ends = u64::from(super::thread::SCHEDULER) | u64::from(at::IDS) << 32;
+    let arg = crate::shared::ATTACKER | case << 8 | 2;
+    let args = [at::COMPONENT.into(), entry, arg, id | tag << 32, ends];
+    call(CHILD, ThreadOp::Configure as u32, args)
+}
+
+/// The helper: gives its time to the child, or sends it to the last node.
+fn parent() {
+    let last = crate::me::nodes() - 1;
+    if note(SENT).load(Relaxed) != 0 {
+        if of_child(ThreadOp::Stop, [0; 3]).is_ok()
+            && of_child(ThreadOp::Resume, [1 << 63 | last, 0, 0]).is_ok()
+        {
+            note(LEAVES).store(1, Relaxed);
+        }
+        return;
+    }
+    let _ = of_child(ThreadOp::Dispatch, [300_000, 0, 0]);
+}
+
+/// The child: goes to the last node, unless it is sent there. Whatever it does there is uncharged.
+fn leave() {
+    if here().0 != 0 {
+        note(ELSEWHERE).fetch_add(1, Relaxed);
+        return;
+    }
+    if note(SENT).load(Relaxed) == 0 {
+        note(LEAVES).store(1, Relaxed);
+        let _ = of_child(ThreadOp::Migrate, [crate::me::nodes() - 1, 0, 0]);
+    }
+}

@@ -5,6 +5,7 @@
 //! | `--calls` | bad calls to make | 6000 |
 //! | `--seed` | seed of the generator | 1 |
 //! | `--fault` | one of [`Fault`]: commits it instead; the program does not survive that | none |
+//! | `--services` | `yes`: plays the attacks on [services] instead, on a node of each ISA | `no` |
 //! | `--on` | `x86_64`, `aarch64`: where the fault is committed | where it starts |
 //!
 //! System calls and invocations of services are made with edge values and random ones, in batches
@@ -12,12 +13,13 @@
 //! value 0 with it.
 #![no_std]
 #![no_main]
-// The only program that goes round the runtime: what it does is unsafe by intention, in two
+// The only program that goes round the runtime: what it does is unsafe by intention, in three
 // modules.
 #![deny(unsafe_code)]
 
 mod calls;
 mod fault;
+mod services;
 
 use dyad::prelude::task::*;
 use dyad::report;
@@ -41,7 +43,7 @@ fn number(args: &Args, name: &str, default: u64) -> Result<u64> {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    args.expect_options(&["--calls", "--seed", "--fault", "--on"])?;
+    args.expect_options(&["--calls", "--seed", "--fault", "--on", "--services"])?;
     let calls = number(&args, "--calls", 6000)?;
     let seed = number(&args, "--seed", 1)?;
     let on = args.one_of("--on", &Isa::ALL.map(Isa::name), isa().name())?;
@@ -55,6 +57,17 @@ async fn main(args: Args) -> Result<()> {
         return Err(Error::msg("the fault did no harm"));
     }
 
+    if args.one_of("--services", &["yes", "no"], "no")? == "yes" {
+        let mut good = true;
+        for _ in Isa::ALL {
+            good &= services::play()?;
+            migrate(isa().other()).await?;
+        }
+        return match good {
+            true => Ok(()),
+            false => Err(Error::msg("a service did what it must not")),
+        };
+    }
     let mut abuser = Abuser::new(seed)?;
     let mut made = [0u64; 2];
     while made[0] + made[1] < calls {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::record::EXIT_FAILED;
 use dyad_launcher::config::RunConfig;
-use dyad_launcher::launch::RunReport;
+use dyad_launcher::launch::{Check, RunReport};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 
@@ -40,6 +40,11 @@ const FAULTS: [(&str, &[&str]); 9] = [
     ),
 ];
 
+const PAIR: &[Isa] = &[X86_64, Aarch64];
+const REVERSED: &[Isa] = &[Aarch64, X86_64];
+/// Attacks on services, each on a node of either ISA.
+const ATTACKS: usize = 22;
+
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![
@@ -52,6 +57,13 @@ pub fn trials() -> Vec<Trial> {
             calls(&[Aarch64, X86_64], 2, "--calls 4000 --seed 2")
         }),
     ];
+    for (name, nodes, cpus) in [
+        ("services_refuse_what_is_not_granted", PAIR, 1),
+        ("services_refuse_in_the_other_order", REVERSED, 2),
+    ] {
+        let f = move || services(nodes, cpus);
+        trials.push(times::test(Tiers::FULL, format!("abuse::{name}"), f));
+    }
     for (fault, says) in FAULTS {
         let name = format!("abuse::{}_ends_the_program_only", fault.replace('-', "_"));
         trials.push(times::test(Tiers::FULL, name, move || {
@@ -81,6 +93,19 @@ fn calls(nodes: &[Isa], cpus: usize, args: &str) -> Result<(), Failed> {
     match report.failure() {
         Some(why) => because(&text, why),
         None => Ok(()),
+    }
+}
+
+/// Every attack on a service must have been tried, on both ISAs, and the services answer after each.
+fn services(nodes: &[Isa], cpus: usize) -> Result<(), Failed> {
+    let (report, text) = run(nodes, cpus, "--services yes");
+    if let Some(why) = report.failure() {
+        return because(&text, why);
+    }
+    let played = |c: &&Check| c.ok && Isa::ALL.iter().any(|isa| c.name.ends_with(isa.name()));
+    match report.checks.iter().filter(played).count() {
+        n if n == 2 * ATTACKS => Ok(()),
+        n => because(&text, format!("{n} attacks were played")),
     }
 }
 

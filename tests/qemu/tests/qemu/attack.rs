@@ -1,12 +1,12 @@
 //! The attack suite: each attack by name; all attacks of one system are played in one boot of it.
 //!
-//! Usually the pair in its default order. In the tier `long` also the other order, two CPUs, three nodes and
-//! caches that count as incoherent, and fifty runs of each.
+//! Usually the pair in its default order. The tier `full` plays the attacks that repeat, exhaust or cross nodes in time, in both
+//! orders. In the tier `long` also two CPUs, three nodes and caches that count as incoherent, and fifty runs of each.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use attack_list::ATTACKS;
+use attack_list::{ATTACKS, Attack};
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_launcher::config::{RunConfig, Sim};
 use dyad_launcher::launch::RunReport;
@@ -30,6 +30,36 @@ struct System {
     nodes: &'static [Isa],
     cpus: usize,
     coherent: bool,
+    /// The part of the attacks that is played.
+    part: Part,
+}
+
+/// A part of the attacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    All,
+    /// Those of the tier `quick`.
+    Quick,
+    /// The others.
+    Rest,
+}
+
+impl Part {
+    fn has(self, attack: &Attack) -> bool {
+        match self {
+            Part::All => true,
+            Part::Quick => attack.is_quick(),
+            Part::Rest => !attack.is_quick(),
+        }
+    }
+
+    fn options(self) -> &'static str {
+        match self {
+            Part::All => "",
+            Part::Quick => "--part quick",
+            Part::Rest => "--part rest",
+        }
+    }
 }
 
 const PAIR: System = System {
@@ -38,9 +68,23 @@ const PAIR: System = System {
     nodes: &[X86_64, Aarch64],
     cpus: 1,
     coherent: true,
+    part: Part::Quick,
 };
 
-const LONG: [System; 4] = [
+const OTHERS: [System; 6] = [
+    System {
+        name: "in_time::",
+        tiers: Tiers::FULL.and(Tiers::LONG),
+        part: Part::Rest,
+        ..PAIR
+    },
+    System {
+        name: "in_time_reversed::",
+        tiers: Tiers::FULL.and(Tiers::LONG),
+        nodes: &[Aarch64, X86_64],
+        part: Part::Rest,
+        ..PAIR
+    },
     System {
         name: "reversed::",
         tiers: Tiers::LONG,
@@ -51,18 +95,21 @@ const LONG: [System; 4] = [
         name: "two_cpus::",
         tiers: Tiers::LONG,
         cpus: 2,
+        part: Part::All,
         ..PAIR
     },
     System {
         name: "three_nodes::",
         tiers: Tiers::LONG,
         nodes: &[X86_64, Aarch64, X86_64],
+        part: Part::All,
         ..PAIR
     },
     System {
         name: "incoherent::",
         tiers: Tiers::LONG,
         coherent: false,
+        part: Part::All,
         ..PAIR
     },
 ];
@@ -74,9 +121,9 @@ type Played = Vec<(RunReport, String)>;
 pub fn trials() -> Vec<Trial> {
     let runs = size(1, 1, LONG_RUNS);
     let mut trials = Vec::new();
-    for system in [PAIR].into_iter().chain(LONG) {
+    for system in [PAIR].into_iter().chain(OTHERS) {
         let played: Arc<OnceLock<Played>> = Arc::default();
-        for attack in ATTACKS {
+        for attack in ATTACKS.iter().filter(|a| system.part.has(a)) {
             let played = played.clone();
             let name = format!("attack::{}{}", system.name, attack.name);
             let f = move || held(played.get_or_init(|| plays(system, runs)), attack.name);
@@ -94,7 +141,7 @@ fn plays(system: System, runs: usize) -> Played {
     (0..runs).map(|_| play(system)).collect()
 }
 
-/// Plays all attacks.
+/// Plays its attacks.
 fn play(system: System) -> (RunReport, String) {
     let config = RunConfig {
         timeout: Some(Duration::from_secs(TIMEOUT)),
@@ -106,7 +153,7 @@ fn play(system: System) -> (RunReport, String) {
             system.nodes,
             system.cpus,
             system.coherent,
-            console::app("attack", ""),
+            console::app("attack", system.part.options()),
         )
     };
     console::run(&config)

@@ -36,6 +36,8 @@ const PROMPT: Duration = Duration::from_secs(15);
 enum From {
     /// The start of the machines.
     Start,
+    /// The start of init, which builds the system and starts threads on all nodes.
+    Init,
     /// The first words of the program.
     Words,
 }
@@ -94,7 +96,7 @@ const SERVED: Scene = Scene {
     ..COMMUTE
 };
 
-const SCENES: [Scene; 13] = [
+const SCENES: [Scene; 14] = [
     COMMUTE,
     Scene {
         name: "commuting_to_a_node_that_does_not_come_back",
@@ -168,6 +170,16 @@ const SCENES: [Scene; 13] = [
         from: From::Start,
         until: 500,
         quick: 2,
+        ..COMMUTE
+    },
+    // Threads of init and of services have been sent to the node, and have not begun there.
+    Scene {
+        name: "starting_services_without_the_second_node",
+        args: "--seconds 1 --lives 0",
+        policy: OnDeath::Survive,
+        from: From::Init,
+        until: 1200,
+        quick: 4,
         ..COMMUTE
     },
     Scene {
@@ -275,6 +287,7 @@ fn die(scene: &Scene, moment: Duration) -> Result<(Ending, u64, String), String>
     };
     let is_time = |e: &Event<'_>| match scene.from {
         From::Start => matches!(e, Event::Started { node, .. } if *node == scene.victim),
+        From::Init => kill::says("started \"init\"")(e),
         From::Words => kill::speaks(e),
     };
     let ended = kill::run(&config, Kill::after(scene.victim, moment), is_time);
@@ -298,6 +311,16 @@ fn judge(scene: &Scene, ended: &Ended) -> Result<(Ending, u64), String> {
     };
     if text.contains("panic") {
         return Err("a kernel panicked".into());
+    }
+    // Threads of the system go on, or end by themselves, wherever a death has sent them.
+    let of_system = [
+        "program \"quiesced\", thread ",
+        "program \"sched\", thread ",
+        "service \"",
+    ];
+    let faulted = |l: &&str| of_system.iter().any(|w| l.contains(w)) && l.contains(" at pc ");
+    if let Some(l) = text.lines().find(faulted) {
+        return Err(format!("a thread of the system has faulted: {l}"));
     }
     let storm = scene.app == "storm";
     let count = if storm {

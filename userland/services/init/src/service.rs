@@ -330,16 +330,10 @@ fn fault_in_service(number: u64, call: &Call) -> [u64; 4] {
         program::name(number),
         name_of(of),
         fault_name(kind & 0xff),
-        here.as_ref().map_or(Isa::X86_64, |w| w.isa),
+        here.map_or(Isa::X86_64, |w| w.isa),
     ));
     say(format_args!("{}", what.as_str()));
-    // The warden of a node that has died ends where it is by then. A new one is started with the node.
-    let strays = number == program::INIT
-        && here.is_ok_and(|w| {
-            n.checked_sub(SERVE)
-                .is_some_and(|own| own != w.node.index() as u64)
-        });
-    if of == program::INIT && !strays {
+    if of == program::INIT {
         check(name::WARDEN, false, format_args!("{}", what.as_str()));
         shut_down(EXIT_FAILED);
     }

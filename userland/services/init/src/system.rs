@@ -261,7 +261,8 @@ impl Builder {
         })
     }
 
-    /// Init's own threads, and how they hear of nodes.
+    /// Init's own threads, and how they hear of nodes. Each has a stack for every ISA: one whose node dies before it
+    /// has begun there begins wherever recovery has sent it.
     fn wardens(
         &mut self,
         sched: &Program,
@@ -271,7 +272,7 @@ impl Builder {
         for node in self.nodes() {
             let n = node.index() as u64;
             let number = thread::WARDEN + node.index() as u32;
-            let isas = self.isas_at(node);
+            let isas = self.isas;
             let thread = self
                 .window
                 .own
@@ -307,7 +308,7 @@ impl Builder {
             .during("news for the wardens")
     }
 
-    /// A thread for every node, and its right to drive the rounds there.
+    /// A thread for every node, and its right to drive the rounds there. Stacks are as those of wardens.
     fn quiesced_threads(
         &mut self,
         quiesced: &mut Program,
@@ -319,7 +320,7 @@ impl Builder {
         for node in self.nodes() {
             let n = node.index() as u64;
             let number = thread::QUIESCED + node.index() as u32;
-            let isas = self.isas_at(node);
+            let isas = self.isas;
             let thread = quiesced
                 .thread(
                     &mut self.store,

@@ -50,12 +50,15 @@ struct Warden {
     thread: AtomicU64,
     /// Sends news to where it waits.
     news: AtomicU64,
+    /// The [life](name) of its node in which it has begun; 0: none.
+    serves: AtomicU64,
 }
 
 static WARDENS: [Warden; MAX_NODES] = [const {
     Warden {
         thread: AtomicU64::new(0),
         news: AtomicU64::new(0),
+        serves: AtomicU64::new(0),
     }
 }; MAX_NODES];
 /// Sends news to where the leader waits.
@@ -94,6 +97,12 @@ pub fn name(node: NodeId, incarnation: u32) -> u64 {
 /// The warden of a node.
 pub fn own(node: NodeId) -> Option<Cap<Thread>> {
     known(&WARDENS[node.index()].thread)
+}
+
+/// Whether the warden of a node has begun in that life of it. One that still runs elsewhere, where it is
+/// about to end, has not.
+pub fn serves(node: NodeId, incarnation: u32) -> bool {
+    WARDENS[node.index()].serves.load(Ordering::Acquire) == name(node, incarnation)
 }
 
 /// Whether a node is, as far as it shows, still in that life (24 bits of its incarnation): not after it has come back
@@ -164,6 +173,12 @@ pub fn call_leader() {
 /// The life of the warden of a node.
 pub fn serve(node: NodeId) -> ! {
     let me = &WARDENS[node.index()];
+    if let Ok(now) = rt::hardware(node).node_state(node)
+        && is_on(node)
+    {
+        let life = name(node, now.incarnation);
+        me.serves.store(life, Ordering::Release);
+    }
     let mut in_vain = 0;
     // When that was counted last: who looks often, for other reasons, must not run out of patience with
     // one that has the books and waits for a CPU.
@@ -172,7 +187,7 @@ pub fn serve(node: NodeId) -> ! {
     let mut over = 0;
     loop {
         if !is_on(node) {
-            // The node has died while this slept; a new warden will be started there.
+            // The node has died while this slept, or before it had begun; a new warden will be started there.
             let e = known::<Thread>(&me.thread).map(|t| t.exit(0));
             say(format_args!("a warden without a node does not end: {e:?}"));
             shut_down(EXIT_FAILED);

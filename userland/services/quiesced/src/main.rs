@@ -22,7 +22,8 @@
 //! | `slot::ENDPOINT`: receive | sleeping, at line `n` |
 //!
 //! When a node dies, its thread is lost, and init starts it again when the node has come back; if it
-//! was asleep, it may find itself on another node of the ISA, and goes home by itself.
+//! was asleep, it may find itself on another node of the ISA, and goes home by itself. If it had not begun yet, it may
+//! begin on any node, where it has a stack for that, and goes home from there.
 //!
 //! It is not invoked. If a thread of it dies otherwise, rounds of its node end: memory that is given up from
 //! then on stays unused, nothing else happens, and a thread that waits for it times out.

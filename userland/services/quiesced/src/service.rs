@@ -44,7 +44,7 @@ fn rounds(node: NodeId) -> Result<Never> {
     let period = NS_PER_SECOND / per_second;
     let mut next = hardware.now()?;
     loop {
-        // Init starts it there, if it can. If the node dies while it sleeps, it is on another one.
+        // Init starts it there, if it can. If the node dies while it sleeps or before it has begun, it is on another one.
         go_home(node, me, sleep)?;
         for _ in 0..PIECES {
             match hardware.flush_step(STEPS) {

@@ -53,7 +53,7 @@ impl System {
             if !now.is_live() || now.incarnation == life {
                 continue;
             }
-            match self.revive(node) {
+            match self.revive(node, now.incarnation) {
                 Ok(()) => {
                     self.lives[node.index()] = (now.incarnation, false);
                     say(format_args!("node {node} has come back"));
@@ -67,7 +67,11 @@ impl System {
 
     /// Starts the threads of a node that has come back. Can be repeated: those that have been started
     /// meanwhile are not ready to be configured.
-    fn revive(&mut self, node: NodeId) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// `Again`: the warden has not ended yet where its node's death has sent it, or has not begun yet on its node.
+    fn revive(&mut self, node: NodeId, life: u32) -> Result<()> {
         let n = node.index() as u64;
         let again = |result: Result<()>| match result {
             // It lives: on its node, or on another one of the ISA, from where it goes home.
@@ -96,10 +100,12 @@ impl System {
         let number = sched::tag(thread::WARDEN + node.index() as u32);
         let own = &self.builder.window.own;
         let names = (INFO_BASE | (SERVE + n), number);
-        if let Some(thread) = self.wardens[node.index()]
-            && again(own.restart(thread, SERVE + n, names, events))?
-        {
-            thread.resume_on(node, FIRST)?;
+        if let Some(thread) = self.wardens[node.index()] {
+            match again(own.restart(thread, SERVE + n, names, events))? {
+                true => thread.resume_on(node, FIRST)?,
+                false if wardens::serves(node, life) => {}
+                false => return Err(Error::Again),
+            }
         }
         Ok(())
     }
