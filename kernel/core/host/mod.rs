@@ -13,6 +13,8 @@
 #![allow(dead_code, reason = "calls of whole threads have no tests yet")]
 
 #[cfg(test)]
+mod argument_tests;
+#[cfg(test)]
 mod between_tests;
 #[cfg(test)]
 mod component_races;
