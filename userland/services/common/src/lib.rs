@@ -6,6 +6,7 @@
 //! | [`frames`] | init | which frames belong to whom: carving, taking, sweeping, counting |
 //! | [`image`] | init | the regions and pages that a bundle becomes |
 //! | [`mappings`] | pager | ranges and regions of a client, in agreement whenever a thread ends |
+//! | [`pages`] | pager | what it does in an invocation
 //! | [`ranges`] | pager | addresses of a client: which are free, which are mapped |
 //! | [`ending`] | init | how a program has ended |
 //! | [`thread_word`] | init | the state of a thread, and which invocation says how a program has ended |
@@ -28,6 +29,7 @@ pub mod image;
 pub mod keeper;
 pub mod lines;
 pub mod mappings;
+pub mod pages;
 pub mod pool;
 pub mod quota;
 pub mod ranges;
