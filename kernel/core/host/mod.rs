@@ -48,6 +48,8 @@ mod race_tests;
 #[cfg(test)]
 mod reclaim_tests;
 #[cfg(test)]
+mod record_tests;
+#[cfg(test)]
 mod resolve_races;
 #[cfg(test)]
 mod resolve_tests;
