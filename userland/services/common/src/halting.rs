@@ -182,7 +182,8 @@ mod tests {
                     Serves(0, started) => {
                         threads[n] = Runs;
                         if let Some(other) = started {
-                            threads[other] = Runs;
+                            // It takes a while to get a CPU.
+                            threads[other] = Serves(4, None);
                         }
                     }
                     Serves(left, started) => threads[n] = Serves(left - 1, started),

@@ -95,7 +95,7 @@ impl Patience for Waits {
     }
 }
 
-/// A space of a program that has mapped pages where nobody expects them.
+/// A space of a program that has mapped pages in odd places.
 fn hostile(has_a64: bool) -> Model {
     let model = Model {
         has_a64,
