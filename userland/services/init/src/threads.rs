@@ -26,6 +26,7 @@ use dyad_abi::cap::CapIndex;
 use dyad_abi::service::{INFO_BASE, process, program, sched, slot, thread_id, thread_of_id};
 use dyad_abi::user::MAX_PROGRAM_THREADS;
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
+use dyad_services::asked::caller;
 use dyad_services::ending::{Ending, exit_code};
 use dyad_services::robust::is_inside;
 use dyad_services::rt::{self, Call};
@@ -133,18 +134,6 @@ fn cap<T>(word: &AtomicU64) -> Result<Cap<T>> {
 
 fn index<T>(cap: Cap<T>) -> u64 {
     cap.index().get().into()
-}
-
-/// The number of the calling thread in its program.
-///
-/// # Errors
-///
-/// `Denied` if it is not a thread of the program that the badge names.
-fn caller(call: &Call) -> Result<u64> {
-    match thread_of_id(call.token >> 8) {
-        (number, n) if number == call.badge => Ok(n),
-        _ => Err(Error::Denied),
-    }
 }
 
 /// The thread that an invocation is on: one of a program that is no service.
@@ -361,12 +350,12 @@ impl Guest {
 pub fn request(call: &Call) -> Result<u64> {
     let [what, a, b, _] = call.words;
     match what {
-        process::EXIT => of(call.badge)?.exit(caller(call)?, call.token, a),
+        process::EXIT => of(call.badge)?.exit(caller(call.badge, call.token)?, call.token, a),
         process::START => {
-            caller(call)?;
+            caller(call.badge, call.token)?;
             of(call.badge)?.start((call.badge, call.token), a, b)
         }
-        process::END_THREAD => of(call.badge)?.end_thread(caller(call)?),
+        process::END_THREAD => of(call.badge)?.end_thread(caller(call.badge, call.token)?),
         _ => Err(Error::BadArgument),
     }
 }
