@@ -2,69 +2,46 @@
 //! one with fast paths and one without. Results are compared after every step, all words of memory after
 //! every trace.
 //!
-//! Not compared: words 1 to 7 of an intent that is clear (a fast path that gives up has begun and ended a
-//! row).
+//! Addresses are also drawn that no operation takes: within a page, outside of the user half, and such as lead
+//! to a page's entry of the tables although they are another address.
+//!
+//! Besides memory, each step must leave the same intents behind and the same counts of the CPU. Not compared
+//! are intents of a step that is refused (a fast path that gives up has begun and ended a row).
 
 #![allow(clippy::result_large_err)]
 
+mod scene;
+
+use core::cell::RefCell;
 use core::ops::Range;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::format;
+use std::rc::Rc;
 use std::string::String;
 use std::vec::Vec;
 
-use dyad_abi::cap::{
-    CapIndex, CapType, CaptblOp, ComponentOp, FrameOp, INTROSPECT, LEAF_SLOTS, LivenessOp,
-    MAP_WRITE, MemoryOp, ObjectKind, ReceiveOp, RegionKind, Rights, SendOp, SpaceOp, TableAt,
-    ThreadOp, call_word,
-};
-use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Isa, NodeId};
-use dyad_captbl::{Contents, GuardRef, SlotPlace};
-use dyad_pgtbl::Perms;
 use dyad_random::SplitMix64;
-use dyad_retype::{Order, Use};
 use dyad_shm::PoolId;
-use dyad_shm::frame::WeakRef;
+use dyad_shm::intent::IntentRecord;
 use dyad_tier::size;
 
+use self::scene::{Scene, Step};
 use super::ktests::joined;
 use super::system::PAIR;
-use super::{Left, Machine, MockX86, World, result, trap};
-use crate::ktest::rig::{Rig, behind};
-use crate::ktest::{TestCtx, run_here, spaces};
+use super::{Left, Machine, MockX86, World, crash, result, trap};
+use crate::ktest::rig::Rig;
+use crate::ktest::{TestCtx, run_here};
 use crate::syscall::entry::user_fault;
-use crate::syscall::ops;
 use dyad_machine::console::INTERVAL_NS;
-use dyad_machine::platform::{FaultKind, UserFault};
-use dyad_object::thread::{Owner, State, Thread, begun};
-use dyad_space::mapping::page;
+use dyad_machine::inbox;
+use dyad_machine::platform::UserFault;
+use dyad_object::thread::{Owner, State, begun};
 
 /// Frames of a pool.
 const FRAMES: u64 = 1024;
 /// Steps of a trace: after these most objects are gone.
 const STEPS: usize = 400;
-/// Where pages are. What a CPU remembers of a table is found by bits 21 to 24 of the address: the second
-/// is remembered in the place of the first.
-const BASES: [u64; 3] = [0x4000_0000, 0x4000_0000 + (16 << 21), 0x4020_0000];
-/// Pages at each that the steps use.
-const PAGES: u64 = 6;
-/// Frames that the steps retype.
-const RAW: u64 = 16;
-/// The second leaf of the table: its slots are remembered in the place of those of the first.
-const FAR: u32 = 16;
-
-/// One step of a trace.
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    /// A system call with this word: an operation, an invocation, or the end of one.
-    Call(u64, [u64; 5]),
-    /// A fault in user mode.
-    Fault(u64, FaultKind),
-    /// A round of quiescence.
-    Round,
-}
-
 /// What a step led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Outcome {
@@ -73,345 +50,10 @@ struct Outcome {
     /// What the CPU holds then.
     component: u64,
     space: u64,
-}
-
-/// Indices of the capabilities that steps name.
-struct Scene {
-    /// By type; the last few are free slots.
-    tables: Vec<u64>,
-    spaces: Vec<u64>,
-    components: Vec<u64>,
-    sinvs: Vec<u64>,
-    memory: Vec<u64>,
-    frames: Vec<u64>,
-    liveness: Vec<u64>,
-    receive: Vec<u64>,
-    send: Vec<u64>,
-    threads: Vec<u64>,
-    page_tables: Vec<u64>,
-    free: Vec<u64>,
-    thread: &'static Thread,
-    /// Runs when no other thread does: the CPU never sleeps.
-    root: WeakRef,
-}
-
-fn n(cap: CapIndex) -> u64 {
-    cap.get().into()
-}
-
-/// A choice among `n`.
-fn below(rng: &mut SplitMix64, n: usize) -> usize {
-    rng.below(n as u64) as usize
-}
-
-impl Scene {
-    fn new(rig: &Rig<'_>) -> dyad_abi::Result<Scene> {
-        spaces::furnish(rig, rig.space)?;
-        let k = &rig.k;
-        let far = rig.object(ObjectKind::CaptblLeaf)?;
-        rig.hang(FAR, far)?;
-        let (component, _, leaf) = rig.other_component()?;
-        let put = |at: u64, cap: Contents| {
-            let place = SlotPlace::new(far, (at % u64::from(LEAF_SLOTS)) as u32).unwrap();
-            ops::captbl::activate(k, place, &cap).map(|()| at)
-        };
-        let spare = rig.object(ObjectKind::CaptblLeaf)?;
-        let space = rig.cap(ObjectKind::Space, rig.space, Rights::ALL)?;
-        let tables = [rig.root, rig.leaf, far, spare, leaf]
-            .into_iter()
-            .enumerate()
-            .map(|(i, t)| {
-                let kind = match i {
-                    0 => ObjectKind::CaptblRoot,
-                    _ => ObjectKind::CaptblLeaf,
-                };
-                rig.cap(kind, t, Rights::ALL).map(n)
-            })
-            .collect::<Result<_, _>>()?;
-        let components = [rig.component, component];
-        let components = components
-            .into_iter()
-            .map(|c| rig.cap(ObjectKind::Component, c, Rights::ALL).map(n))
-            .collect::<Result<_, _>>()?;
-        let sinvs = [(component, 7), (rig.component, 8)]
-            .into_iter()
-            .map(|(c, badge)| rig.sinv(c, 0x4100_1000, badge).map(n))
-            .collect::<Result<_, _>>()?;
-        // The other component calls back.
-        let back = Contents {
-            ty: CapType::Sinv,
-            rights: Rights::ALL,
-            object: Some(rig.component),
-            guard: None,
-            payload: [0x4100_2000, 9, 0],
-        };
-        let place = SlotPlace::new(leaf, 10).unwrap();
-        ops::captbl::activate(k, place, &back)?;
-        let raw = rig.take(Order::new(RAW.ilog2().into()).unwrap(), None)?;
-        let mut memory = Vec::new();
-        for (first, frames, rights) in [
-            (0, RAW, Rights::ALL),
-            (4, 4, Rights::ALL),
-            (0, RAW, MemoryOp::RetypeUser.right()),
-        ] {
-            memory.push(n(rig.memory(behind(raw.frame, first)?, frames, rights)?));
-        }
-        let liveness = rig.object(ObjectKind::Liveness)?;
-        let guard = GuardRef::new(liveness, 3, 0).unwrap();
-        let mut frames = Vec::new();
-        let block = rig.take(Order::new(3).unwrap(), Some(Use::User))?;
-        let all = FrameOp::Map.right().or(FrameOp::Write.right());
-        for (object, payload, rights, guard) in [
-            (rig.user()?, [0, 1, 0], Rights::ALL, None),
-            (rig.user()?, [0, 1, 0], all, None),
-            (rig.user()?, [0, 1, 0], FrameOp::Map.right(), None),
-            (rig.user()?, [0, 1, 0], Rights::ALL, Some(guard)),
-            (block, [0, 8, 0], Rights::ALL, None),
-            (block, [2, 3, 0], Rights::ALL, None),
-        ] {
-            let cap = rig.put_guarded(CapType::Frame, rights, Some(object), payload, guard)?;
-            frames.push(n(cap));
-        }
-        let frame = Contents {
-            ty: CapType::Frame,
-            rights: Rights::ALL,
-            object: Some(rig.user()?),
-            guard: None,
-            payload: [0, 1, 0],
-        };
-        // Remembered in the place of others: 1,024 and 64 slots apart.
-        let first = u64::from(FAR) * u64::from(LEAF_SLOTS);
-        frames.push(put(first + frames[0], frame)?);
-        let ends = rig.object(ObjectKind::Endpoints)?;
-        let receive = [[0, 64, 0], [20, 2, 0]]
-            .into_iter()
-            .map(|part| {
-                rig.put(CapType::Receive, Rights::ALL, Some(ends), part)
-                    .map(n)
-            })
-            .collect::<Result<_, _>>()?;
-        let send = [[20, 4, 0], [21, 1, 0], [22, 1, 0]]
-            .into_iter()
-            .map(|to| rig.put(CapType::Send, Rights::ALL, Some(ends), to).map(n))
-            .collect::<Result<_, _>>()?;
-        let entries = [[0, 512, 0], [3, 1, 0]]
-            .into_iter()
-            .map(|part| {
-                rig.put(CapType::Liveness, Rights::ALL, Some(liveness), part)
-                    .map(n)
-            })
-            .collect::<Result<_, _>>()?;
-        let mut threads = Vec::new();
-        for state in [State::Stopped, State::Ready] {
-            let t = rig.thread_of(rig.component, state)?;
-            rig.as_thread(t)?
-                .scheduler
-                .store(ends.bits(), Ordering::Relaxed);
-            threads.push(n(rig.cap(ObjectKind::Thread, t, Rights::ALL)?));
-        }
-        let mut page_tables = Vec::new();
-        for kind in [
-            ObjectKind::PageTableX86L1,
-            ObjectKind::PageTableX86L2,
-            ObjectKind::PageTableA64L1,
-            ObjectKind::PageTableA64L1,
-        ] {
-            page_tables.push(n(rig.new_cap(kind)?.0));
-        }
-        // Tables for most of the addresses.
-        let mapped = rig.user()?;
-        for (isa, base) in [
-            (Isa::X86_64, BASES[0]),
-            (Isa::X86_64, BASES[1]),
-            (Isa::Aarch64, BASES[0]),
-            (Isa::Aarch64, BASES[2]),
-        ] {
-            let leaf = page(mapped.frame.address(), Perms::READ);
-            spaces::map(rig, rig.space, isa, base + 100 * PAGE_SIZE, leaf)?;
-        }
-        let kind = RegionKind::Anonymous as u64 | 1 << 8;
-        spaces::region(k, rig.space, BASES[0], 4 * PAGE_SIZE, kind)?;
-        let kind = RegionKind::Shared as u64 | 1 << 8;
-        spaces::region(k, rig.space, BASES[2], 3 * PAGE_SIZE, kind)?;
-        let last = n(rig.free_slot());
-        Ok(Scene {
-            tables,
-            spaces: [n(space)].into(),
-            components,
-            sinvs,
-            memory,
-            frames,
-            liveness: entries,
-            receive,
-            send,
-            threads,
-            page_tables,
-            free: (last..last + 6).chain([first + last, first + 64]).collect(),
-            thread: rig.as_thread(rig.thread)?,
-            root: rig.thread_of(rig.component, State::Ready)?,
-        })
-    }
-
-    fn any<'a>(&'a self, rng: &mut SplitMix64) -> &'a [u64] {
-        let all = [
-            &self.tables,
-            &self.spaces,
-            &self.components,
-            &self.sinvs,
-            &self.memory,
-            &self.frames,
-            &self.liveness,
-            &self.receive,
-            &self.send,
-            &self.threads,
-            &self.page_tables,
-            &self.free,
-        ];
-        all[below(rng, all.len())]
-    }
-
-    /// An operation on a capability of a kind, with arguments that it mostly takes.
-    fn step(&self, rng: &mut SplitMix64) -> Step {
-        let one = |rng: &mut SplitMix64, of: &[u64]| of[below(rng, of.len())];
-        let va = |rng: &mut SplitMix64| {
-            let base = BASES[below(rng, BASES.len())];
-            base + rng.below(PAGES) * PAGE_SIZE
-        };
-        let at = |rng: &mut SplitMix64| {
-            let isa = if rng.below(2) == 0 {
-                Isa::X86_64
-            } else {
-                Isa::Aarch64
-            };
-            let level = if rng.below(8) == 0 {
-                1 + rng.below(4) as u8
-            } else {
-                1
-            };
-            TableAt { isa, level }.bits()
-        };
-        let slot = |rng: &mut SplitMix64| match rng.below(3) {
-            0 => one(rng, &self.free),
-            1 => rng.below(64),
-            _ => {
-                let of = self.any(rng);
-                one(rng, of)
-            }
-        };
-        let call =
-            |cap: u64, op: u32, a: [u64; 5]| Step::Call(call_word(CapIndex(cap as u32), op), a);
-        let table = |rng: &mut SplitMix64| one(rng, &self.tables[..self.tables.len().min(3)]);
-        let space = self.spaces[0];
-        match rng.below(100) {
-            0..14 => {
-                let (t, v, f) = (at(rng), va(rng), one(rng, &self.frames));
-                let first = rng.below(4).saturating_sub(1);
-                let how = [0, MAP_WRITE, MAP_WRITE, 2, 5][below(rng, 5)];
-                call(space, SpaceOp::Map as u32, [t, v, f, first, how])
-            }
-            14..24 => call(space, SpaceOp::Unmap as u32, [at(rng), va(rng), 0, 0, 0]),
-            24..28 => {
-                let a = [at(rng), va(rng), rng.below(4), 0, 0];
-                call(space, SpaceOp::Protect as u32, a)
-            }
-            28..44 => {
-                let kind = [FaultKind::Read, FaultKind::Write, FaultKind::Execute];
-                Step::Fault(va(rng), kind[below(rng, 3)])
-            }
-            44..54 => {
-                let (t, to) = (table(rng), slot(rng));
-                let of = self.any(rng);
-                let from = one(rng, of);
-                let rights = [u32::MAX, u32::MAX, 3, 0][below(rng, 4)];
-                let part = if rng.below(6) == 0 { [0, 1] } else { [0, 0] };
-                let a = [to, from, rights.into(), part[0], part[1]];
-                call(t, CaptblOp::CopyIn as u32, a)
-            }
-            54..60 => call(
-                table(rng),
-                CaptblOp::Deactivate as u32,
-                [slot(rng), 0, 0, 0, 0],
-            ),
-            60..72 => {
-                let m = one(rng, &self.memory);
-                let at = rng.below(RAW + 1);
-                match rng.below(8) {
-                    0..3 => call(m, MemoryOp::RetypeUser as u32, [at, rng.below(2), 0, 0, 0]),
-                    3..5 => call(
-                        m,
-                        MemoryOp::RetypeKernel as u32,
-                        [at, rng.below(17), 0, 0, 0],
-                    ),
-                    5 => call(m, MemoryOp::Inspect as u32, [at, 0, 0, 0, 0]),
-                    _ => call(m, MemoryOp::RetypeUntyped as u32, [at, 0, 0, 0, 0]),
-                }
-            }
-            72..76 => call(one(rng, &self.send), SendOp::Send as u32, [0; 5]),
-            76..80 => {
-                // Mostly what is there now.
-                let until = u64::from(rng.below(8) != 0);
-                let a = [20 + rng.below(4), until, 0, 0, 0];
-                let a = if rng.below(2) == 0 {
-                    a
-                } else {
-                    [rng.below(3), 1, 0, 0, 0]
-                };
-                call(one(rng, &self.receive), ReceiveOp::Receive as u32, a)
-            }
-            80..82 => {
-                let a = [rng.below(5), 0, 0, 0, 0];
-                call(one(rng, &self.liveness), LivenessOp::Revoke as u32, a)
-            }
-            82..86 => Step::Call(
-                [self.sinvs[0], self.sinvs[1], 10][below(rng, 3)],
-                [1, 2, 3, 4, 5],
-            ),
-            86..90 => Step::Call(0, [rng.below(2), 6, 7, 8, 9]),
-            90..92 => Step::Round,
-            92 => {
-                let op = [
-                    ThreadOp::Dispatch,
-                    ThreadOp::Stop,
-                    ThreadOp::Resume,
-                    ThreadOp::Jump,
-                ];
-                call(one(rng, &self.threads), op[below(rng, 4)] as u32, [0; 5])
-            }
-            93 => {
-                let op = [
-                    SpaceOp::Harvest,
-                    SpaceOp::Translate,
-                    SpaceOp::Unlink,
-                    SpaceOp::Link,
-                ];
-                let a = [at(rng), va(rng), one(rng, &self.page_tables), 0, 0];
-                call(space, op[below(rng, 4)] as u32, a)
-            }
-            94 => {
-                let op = [ComponentOp::SetFaultHandler, ComponentOp::SetHome];
-                let a = [one(rng, &self.sinvs), 0, 0, 0, 0];
-                call(one(rng, &self.components), op[below(rng, 2)] as u32, a)
-            }
-            _ => {
-                let of = self.any(rng);
-                let cap = one(rng, of);
-                let any = |rng: &mut SplitMix64| match rng.below(5) {
-                    0 => rng.next(),
-                    1 => slot(rng),
-                    2 => va(rng),
-                    3 => 1 << rng.below(64),
-                    _ => rng.below(4),
-                };
-                let a = core::array::from_fn(|_| any(rng));
-                let op = match rng.below(10) {
-                    0 => INTROSPECT,
-                    1 => rng.below(64) as u32,
-                    _ => rng.below(15) as u32,
-                };
-                call(cap, op, a)
-            }
-        }
-    }
+    /// Page faults, doorbells and messages so far.
+    counts: [u64; 3],
+    /// Whether the register area is incomplete.
+    partial: bool,
 }
 
 /// One of the two systems.
@@ -422,8 +64,15 @@ struct Side<'a> {
 }
 
 impl Side<'_> {
-    fn step(&self, step: Step) -> Option<Outcome> {
+    /// Takes a step. What it led to, and the intents that were open meanwhile.
+    fn step(&self, step: Step) -> (Option<Outcome>, Vec<Intent>) {
         self.m.enter();
+        let line = self.rig.k.intents().line();
+        let words = core::array::from_fn(|i| super::word(self.m.node(), line.add(8 * i as u64)));
+        intents_of(words, || self.take(step))
+    }
+
+    fn take(&self, step: Step) -> Option<Outcome> {
         let (m, t) = (self.m, self.scene.thread);
         let left = match step {
             Step::Round => {
@@ -450,6 +99,12 @@ impl Side<'_> {
             result: result::<MockX86>(t),
             component: local.component.get(),
             space: local.space.get(),
+            counts: [
+                local.faults.get(),
+                inbox::rung(m.node()),
+                inbox::sent(m.node()),
+            ],
+            partial: local.partial_frame.get(),
         };
         if !self.rig.runs(self.rig.thread) {
             self.again();
@@ -484,10 +139,41 @@ impl Side<'_> {
     }
 }
 
+/// The words of an intent.
+type Intent = [u64; IntentRecord::WORDS];
+
+/// The intents that a CPU has open while `f` runs, as a node would find them that recovers it.
+fn intents_of<T>(
+    words: [&'static AtomicU64; IntentRecord::WORDS],
+    f: impl FnOnce() -> T,
+) -> (T, Vec<Intent>) {
+    type Seen = Rc<RefCell<Option<Vec<Intent>>>>;
+    fn look(words: [&'static AtomicU64; IntentRecord::WORDS], seen: Seen) {
+        if let Some(all) = seen.borrow_mut().as_mut() {
+            let now = words.map(|w| w.load(Ordering::Relaxed));
+            if now[0] != 0 && all.last() != Some(&now) {
+                all.push(now);
+            }
+        } else {
+            return;
+        }
+        crash::later(0, move || look(words, seen));
+    }
+    let seen: Seen = Rc::new(RefCell::new(Some(Vec::new())));
+    look(words, seen.clone());
+    let value = f();
+    let all = seen.take();
+    // Looks no more.
+    crash::now();
+    (value, all.unwrap_or_default())
+}
+
 /// Words of memory that differ: where they are, and what they are.
 fn differences(a: &Side<'_>, b: &Side<'_>) -> Vec<String> {
     let mut found = Vec::new();
     let intents = a.rig.k.intents().line();
+    let is_clear =
+        [a, b].map(|side| super::word(side.m.node(), intents).load(Ordering::Relaxed)) == [0; 2];
     let mut pools: Vec<PoolId> = (0..PAIR.len() as u64)
         .map(|i| PoolId::Local(NodeId::new(i).unwrap()))
         .collect();
@@ -498,7 +184,8 @@ fn differences(a: &Side<'_>, b: &Side<'_>) -> Vec<String> {
             let pa = pool.base().add(at);
             let x = super::word(a.m.node(), pa).load(Ordering::Relaxed);
             let y = super::word(b.m.node(), pa).load(Ordering::Relaxed);
-            let of_intent = pa.0 & !63 == intents.0 && pa.0 != intents.0;
+            // Of a row that is over.
+            let of_intent = pa.0 & !63 == intents.0 && pa.0 != intents.0 && is_clear;
             if x != y && !of_intent {
                 found.push(format!(
                     "{pa:?} ({pool:?} + {at:#x}): {x:#x}, slowly {y:#x}"
@@ -552,26 +239,37 @@ fn in_step(a: &Side<'_>, b: &Side<'_>, seed: u64, each: bool) -> Result<(), Stri
         let step = a.scene.step(&mut rng);
         // Reports of faults have a budget by time, which all tests share.
         super::pass_time(INTERVAL_NS);
-        let outcomes = [a.step(step), b.step(step)];
+        let ((fast, intents), (slow, slowly)) = (a.step(step), b.step(step));
+        let outcomes = [fast, slow];
         let at = || format!("seed {seed}, step {n}: {step:x?}");
         if outcomes[0] != outcomes[1] {
             return Err(format!("{}\n{outcomes:#x?}", at()));
         }
+        if fast.is_some_and(|o| o.result.0 == 0) && intents != slowly {
+            return Err(format!(
+                "{}, intents\n{intents:#x?}\nslowly {slowly:#x?}",
+                at()
+            ));
+        }
         if each || n + 1 == STEPS {
             let found = differences(a, b);
             if !found.is_empty() {
-                return Err(format!("{}, {outcomes:x?}\n{found:#?}", at()));
+                return Err(format!("{MEMORY} {}, {outcomes:x?}\n{found:#?}", at()));
             }
         }
     }
     Ok(())
 }
 
+/// What the account of a difference in memory begins with.
+const MEMORY: &str = "memory:";
+
 /// Runs traces; of one that differs it is told after which step.
 fn traces(seeds: Range<u64>) {
     for seed in seeds {
         if let Err(why) = trace(seed, false) {
-            panic!("{}", trace(seed, true).err().unwrap_or(why));
+            let first = why.starts_with(MEMORY).then(|| trace(seed, true).err());
+            panic!("{}", first.flatten().unwrap_or(why));
         }
     }
 }

@@ -13,6 +13,8 @@
 #![allow(dead_code, reason = "calls of whole threads have no tests yet")]
 
 #[cfg(test)]
+mod argument_tests;
+#[cfg(test)]
 mod between_tests;
 #[cfg(test)]
 mod component_races;
@@ -46,6 +48,8 @@ mod race_pairs;
 mod race_tests;
 #[cfg(test)]
 mod reclaim_tests;
+#[cfg(test)]
+mod record_tests;
 #[cfg(test)]
 mod resolve_races;
 #[cfg(test)]

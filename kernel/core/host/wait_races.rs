@@ -8,11 +8,11 @@ use core::sync::atomic::Ordering;
 use std::rc::Rc;
 
 use dyad_abi::Error;
-use dyad_abi::cap::ThreadOp;
+use dyad_abi::cap::{SendOp, ThreadOp};
 
 use super::race_tests::{Ends, at_each_step, call};
 use super::{MockX86, crash};
-use crate::sched::dispatch;
+use crate::sched::dispatch::{self, sleep_at};
 use crate::syscall::ops;
 use dyad_object::endpoint::Endpoints;
 use dyad_object::follow;
@@ -76,4 +76,36 @@ fn a_word_that_is_no_reference_leads_nowhere() {
         }
         false
     });
+}
+
+/// A thread goes to sleep at any moment of a `Send`, on either path: it does not sleep beside what has been sent.
+/// The bits are set before the waiter is looked for.
+#[test]
+fn a_thread_that_goes_to_sleep_while_a_message_is_sent_is_woken() {
+    for slow in [false, true] {
+        let steps = at_each_step(|rig, steps| {
+            rig.k.local.cache.set_slow(slow);
+            let ends = Ends::new(rig);
+            let (_, _, t) = ends.thread(rig, State::Running);
+            let (k, line) = (rig.k, ends.line(rig));
+            let send = || rig.sys(ends.send, SendOp::Send as u32, &[]);
+            // The CPU has cached all of it.
+            for _ in 0..2 {
+                assert_eq!(send(), Ok(0));
+                line.take(k.node);
+            }
+            let sleeps = move || {
+                let owner = t.owner(k.words()).unwrap();
+                sleep_at(&k, t, owner, line).unwrap();
+            };
+            let came = crash::between(steps, sleeps, || assert_eq!(send(), Ok(0)));
+            let asleep = t.owner(k.words()).unwrap().state == State::Blocked;
+            assert!(
+                !asleep || !line.has_pending(k.node),
+                "slow: {slow}, {steps}"
+            );
+            came
+        });
+        assert!(steps > 1, "it makes hardly any steps");
+    }
 }

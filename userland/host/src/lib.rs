@@ -581,7 +581,8 @@ fn info_of(config: &Config) -> Info {
         random: config.random,
         // It is not in a page here.
         input_len: 0,
-        reserved: [0; 4],
+        kernels: 0,
+        reserved: [0; 3],
         system,
         args,
     }

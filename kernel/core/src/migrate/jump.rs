@@ -145,6 +145,9 @@ pub(crate) fn fast<P: Platform>(
 #[cold]
 fn stays<P: Platform>(cx: &KernelCtx, t: &'static Thread, to: NodeId, at: [u64; 4]) {
     t.stays();
+    // The slow path counts it anew, if the thread leaves by that.
+    let once = 1u64.wrapping_neg();
+    cx.words().increase(&cx.node.entry().migrations, once);
     fp::load::<P>(cx.local, t);
     if let Err(e) = leave::<P>(cx, t, to, at) {
         P::set_result(t.regs(P::ISA), e.code(), 0);

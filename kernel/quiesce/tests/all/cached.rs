@@ -81,3 +81,22 @@ fn a_node_that_wakes_up_takes_nothing_back() {
     // A look at it now makes nothing of what is remembered less.
     assert!(known.covers(stamp));
 }
+
+/// A node that is suspected may live, and use what it has found: what it has not published is not remembered as quiet.
+#[test]
+fn a_suspect_holds_up_what_is_remembered() {
+    let mem = HostMem::new();
+    let q = words(&mem);
+    let [mut a, mut b] = pair(&q);
+    let (known, hw) = (Known::new(), Hardware::default());
+    let stamp = q.now();
+    q.suspect(node(1)).unwrap();
+    for _ in 0..3 {
+        whole_round(&q, 0, &mut a, &hw);
+        assert!(!q.quiesced_or_known(&known, stamp), "it may use it");
+        assert!(!known.covers(stamp), "it may use it");
+    }
+    whole_round(&q, 1, &mut b, &hw);
+    assert!(q.quiesced_or_known(&known, stamp));
+    assert!(known.covers(stamp));
+}

@@ -237,3 +237,52 @@ impl<T> Drop for MutexGuard<'_, T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use core::sync::atomic::AtomicU64;
+
+    use dyad_abi::{CpuId, NodeId};
+    use dyad_host::{Config, run};
+    use dyad_sys::{exit, thread};
+
+    use super::*;
+
+    /// Of three threads at a mutex one has it and two sleep. The one that is woken takes it as contended: it cannot
+    /// know of the third, which no other thread would wake.
+    #[test]
+    fn a_thread_that_has_waited_wakes_those_that_wait_still() {
+        static LOCK: Mutex<()> = Mutex::new(());
+        /// The word that the woken thread has found, plus one.
+        static FOUND: AtomicU64 = AtomicU64::new(0);
+
+        fn entry(argument: u64) -> ! {
+            let me = thread::Number::of_argument(argument).unwrap();
+            if me != thread::Number::FIRST {
+                let guard = LOCK.lock();
+                let word = LOCK.word.load(Ordering::Relaxed);
+                FOUND.store(u64::from(word) + 1, Ordering::Release);
+                drop(guard);
+                thread::end()
+            }
+            let guard = LOCK.lock();
+            let (node, cpu) = (NodeId::new(0).unwrap(), CpuId::new(0).unwrap());
+            thread::start(thread::Number::new(1).unwrap(), node, cpu).unwrap();
+            // The other thread is about to sleep, or sleeps.
+            while LOCK.word.load(Ordering::Relaxed) & CONTENDED == 0 {
+                std::thread::yield_now();
+            }
+            drop(guard);
+            let found = loop {
+                match FOUND.load(Ordering::Acquire) {
+                    0 => std::thread::yield_now(),
+                    n => break n - 1,
+                }
+            };
+            exit((found & u64::from(CONTENDED) != 0) as u32)
+        }
+        assert_eq!(run(Config::default(), entry).code, 1, "it is not marked");
+    }
+}

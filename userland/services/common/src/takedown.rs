@@ -15,6 +15,34 @@ use dyad_sys::cap::{Cap, Receive, Space, Until};
 /// Events and messages that are taken from one line at most.
 const MAX_NEWS: u32 = 10_000;
 
+/// The page tables of an address space.
+pub trait Tables: Copy {
+    /// Takes a table out that has no present entries.
+    ///
+    /// # Errors
+    ///
+    /// As the kernel says.
+    fn unlink(self, at: TableAt, va: u64) -> Result<()>;
+
+    /// Takes the page at an address out.
+    ///
+    /// # Errors
+    ///
+    /// As the kernel says.
+    fn unmap(self, at: TableAt, va: u64) -> Result<()>;
+}
+
+impl Tables for Cap<Space> {
+    fn unlink(self, at: TableAt, va: u64) -> Result<()> {
+        Cap::<Space>::unlink(self, at, va).map(drop)
+    }
+
+    fn unmap(self, at: TableAt, va: u64) -> Result<()> {
+        // SAFETY: 1. Callers clear spaces, and windows of their own, in which they have nothing.
+        unsafe { Cap::<Space>::unmap(self, at, va) }.map(drop)
+    }
+}
+
 /// The way in which a caller waits while another thread obstructs an operation.
 pub trait Patience {
     /// Lets others go on. An error ends the attempts.
@@ -49,14 +77,14 @@ pub fn patiently<T>(
 /// As the kernel says, and as [`patiently`].
 pub fn clear<W: Patience>(
     patience: &impl Fn() -> W,
-    space: Cap<Space>,
+    space: impl Tables,
     isa: Isa,
     level: u8,
     va: u64,
 ) -> Result<()> {
     let at = TableAt { isa, level };
     match patiently(patience(), || space.unlink(at, va)) {
-        Ok(_) | Err(Error::NotFound | Error::NoIsa) => return Ok(()),
+        Ok(()) | Err(Error::NotFound | Error::NoIsa) => return Ok(()),
         Err(Error::Exists) => {}
         Err(e) => return Err(e),
     }
@@ -72,7 +100,7 @@ pub fn clear<W: Patience>(
         }
     }
     match patiently(patience(), || space.unlink(at, va)) {
-        Ok(_) | Err(Error::NotFound) => Ok(()),
+        Ok(()) | Err(Error::NotFound) => Ok(()),
         Err(e) => Err(e),
     }
 }
@@ -84,14 +112,13 @@ pub fn clear<W: Patience>(
 /// As [`clear`].
 pub fn unmap<W: Patience>(
     patience: &impl Fn() -> W,
-    space: Cap<Space>,
+    space: impl Tables,
     isa: Isa,
     va: u64,
 ) -> Result<()> {
     let at = TableAt { isa, level: 1 };
-    // SAFETY: 1. Callers clear spaces, and windows of their own, in which they have nothing.
-    match patiently(patience(), || unsafe { space.unmap(at, va) }) {
-        Ok(_) | Err(Error::BadAddress | Error::NoIsa) => Ok(()),
+    match patiently(patience(), || space.unmap(at, va)) {
+        Ok(()) | Err(Error::BadAddress | Error::NoIsa) => Ok(()),
         Err(e) => Err(e),
     }
 }
@@ -101,14 +128,14 @@ pub fn unmap<W: Patience>(
 /// # Errors
 ///
 /// As [`clear`].
-pub fn clear_space<W: Patience>(patience: &impl Fn() -> W, space: Cap<Space>) -> Result<()> {
+pub fn clear_space<W: Patience>(patience: &impl Fn() -> W, space: impl Tables) -> Result<()> {
     for isa in Isa::ALL {
         for i in 0..256 {
             clear(patience, space, isa, 3, i << 39)?;
         }
         let at = TableAt { isa, level: 4 };
         match patiently(patience(), || space.unlink(at, 0)) {
-            Ok(_) | Err(Error::NotFound | Error::NoIsa) => {}
+            Ok(()) | Err(Error::NotFound | Error::NoIsa) => {}
             Err(e) => return Err(e),
         }
     }
@@ -126,3 +153,6 @@ pub fn drain(endpoints: Cap<Receive>, lines: u64) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

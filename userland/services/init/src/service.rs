@@ -7,12 +7,13 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK, name};
-use dyad_abi::service::{process, program, slot, thread_id, thread_of_id};
+use dyad_abi::service::{program, slot, thread_id, thread_of_id};
 use dyad_abi::user::{
     self, DATA_STACK_SIZE, FAULT_CROSSING_SHIFT, FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT,
     MAX_CROSSINGS, PAGE_SIZE, ReportKind, STACK_SIZE, Stack,
 };
 use dyad_abi::{Error, Isa, NodeId, Result};
+use dyad_services::asked::{Asked, asked};
 use dyad_services::ending::Ending;
 use dyad_services::keeper::Keeper;
 use dyad_services::rt::{self, Call};
@@ -341,45 +342,27 @@ fn fault_in_service(number: u64, call: &Call) -> [u64; 4] {
 }
 
 fn process(call: Call) -> Result<u64> {
-    let [what, a, b, c] = call.words;
-    if what == process::EMULATE {
-        return crate::emulate::ask(call, [a, b, c]);
-    }
-    if what == process::REQUEST {
-        return crate::ask::change(call.badge, a, b, c);
-    }
-    if what & 0xff == process::MEMORY {
-        if call.badge != program::PAGER {
-            return Err(Error::Denied);
+    let [_, a, b, c] = call.words;
+    match asked(call.badge, call.words)? {
+        Asked::Emulate => crate::emulate::ask(call, [a, b, c]),
+        Asked::Change => crate::ask::change(call.badge, a, b, c),
+        Asked::Memory { program, node } => {
+            let node = match node {
+                None => rt::hardware(HOME).where_am_i()?.node,
+                Some(node) => node,
+            };
+            let me = Who::invocation(&call)?;
+            blocks::more(me, program, node).map(|()| 0)
         }
-        let node = match what >> 16 & 0xf {
-            0 => rt::hardware(HOME).where_am_i()?.node,
-            n => NodeId::new(n - 1).ok_or(Error::NoSuchNode)?,
-        };
-        let me = Who::invocation(&call)?;
-        return blocks::more(me, what >> 8 & 0xff, node).map(|()| 0);
+        Asked::MemoryState => blocks::state(&call, a, b),
+        Asked::Threads => threads::request(&call),
+        Asked::Faulted { program, kind } => {
+            let guest = threads::of(program)?;
+            // This runs where the fault was, on the thread that committed it.
+            let isa = rt::hardware(HOME).where_am_i()?.isa;
+            let (_, n) = thread_of_id(call.token >> 8);
+            guest.fault(call.token, [kind, a, b, isa as u64, n]);
+            Ok(0)
+        }
     }
-    if what == process::MEMORY_STATE {
-        return blocks::state(&call, a, b);
-    }
-    if what & 0xff != process::FAULTED {
-        return threads::request(&call);
-    }
-    // The pager says it of all programs, a peer of its process.
-    let client = what >> 8 & 0xff;
-    let of = match call.badge {
-        program::PAGER => client,
-        peer if threads::process_of(peer) == Some(client) => program::FIRST,
-        _ => return Err(Error::Denied),
-    };
-    let guest = threads::of(of)?;
-    // This runs where the fault was, on the thread that committed it.
-    let isa = rt::hardware(HOME).where_am_i()?.isa;
-    let kind = match what >> 16 & process::FAULT_KIND {
-        kind if kind & 0xff == 0 => kind | 1,
-        kind => kind,
-    };
-    let (_, n) = thread_of_id(call.token >> 8);
-    guest.fault(call.token, [kind, a, b, isa as u64, n]);
-    Ok(0)
 }

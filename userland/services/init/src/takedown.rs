@@ -15,10 +15,12 @@
 
 use dyad_abi::cap::{ROOT_ENTRIES, TableAt};
 use dyad_abi::service::{CONSOLE_THREADS, console, console_client, pager};
-use dyad_abi::user::{ISA_RO_BASE, PAGE_SIZE, TEXT_BASE, USER_END};
+use dyad_abi::user::{ISA_RO_BASE, PAGE_SIZE, TEXT_BASE};
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_services::frames::Arena;
+use dyad_services::halting::{Clock, Threads, halt, unlisted, wait};
 use dyad_services::rt;
+use dyad_services::takedown::{self, Patience, clear, patiently};
 use dyad_sys::cap::{Cap, Space, Stamp, Until};
 
 use crate::blocks::{self, Who};
@@ -34,13 +36,6 @@ use crate::trouble::{Done, During};
 const PASSES: u32 = 8;
 /// Most attempts at something another CPU is in the way of.
 const TRIES: u32 = 1000;
-/// The longest time that quiescence may take.
-const QUIESCENCE_NS: u64 = 10_000_000_000;
-/// Interval of checks for quiescence.
-const LOOK_NS: u64 = 5_000_000;
-/// How long threads may take to end, and how often it is looked whether they have.
-const HALT_NS: u64 = 10_000_000_000;
-const STEP_NS: u64 = 500_000;
 
 /// Frames of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,54 +46,24 @@ pub struct Count {
     pub returned: u64,
 }
 
-/// Repeats an operation on the address space of a thread that may still be on a CPU elsewhere.
-fn patiently<T>(mut f: impl FnMut() -> Result<T>) -> Result<T> {
-    let mut tries = 0;
-    loop {
-        match f() {
-            Err(Error::Again) if tries < TRIES => {
-                tries += 1;
-                dyad_sys::yield_now();
-            }
-            result => return result,
-        }
+/// Attempts at an operation on the address space of a thread that may still be on a CPU elsewhere.
+struct Yields(u32);
+
+impl Patience for Yields {
+    fn pause(&mut self) -> Result<()> {
+        self.0 = self.0.checked_sub(1).ok_or(Error::TimedOut)?;
+        dyad_sys::yield_now();
+        Ok(())
     }
+}
+
+fn yields() -> Yields {
+    Yields(TRIES)
 }
 
 /// Unmaps what covers an address, if something does.
 pub fn unmap(space: Cap<Space>, isa: Isa, va: u64) -> Result<()> {
-    let at = TableAt { isa, level: 1 };
-    // SAFETY: 1. The space is that of another program.
-    match patiently(|| unsafe { space.unmap(at, va) }) {
-        Ok(_) | Err(Error::BadAddress) => Ok(()),
-        Err(e) => Err(e),
-    }
-}
-
-/// Takes the table of `level` at `va` out, with everything in it.
-fn clear(space: Cap<Space>, isa: Isa, level: u8, va: u64) -> Result<()> {
-    let at = TableAt { isa, level };
-    match space.unlink(at, va) {
-        Ok(_) | Err(Error::NotFound) => return Ok(()),
-        // Something is in there.
-        Err(Error::Exists) => {}
-        Err(e) => return Err(e),
-    }
-    let size = PAGE_SIZE << (9 * (level as u32 - 1));
-    for i in 0..512 {
-        let va = va + i * size;
-        if va >= USER_END {
-            break;
-        }
-        match level {
-            1 => unmap(space, isa, va)?,
-            _ => clear(space, isa, level - 1, va)?,
-        }
-    }
-    match patiently(|| space.unlink(at, va)) {
-        Ok(_) | Err(Error::NotFound) => Ok(()),
-        Err(e) => Err(e),
-    }
+    takedown::unmap(&yields, space, isa, va)
 }
 
 /// Takes back what invocations by the threads of a program have used in a service.
@@ -109,7 +74,7 @@ fn dismiss(service: &Program, number: u64) -> Result<()> {
         let pages = (end - at) / PAGE_SIZE;
         // SAFETY: 1. No invocation of those threads is under way, so nothing is on their stacks, also
         // if they are init's own.
-        let looked = patiently(|| unsafe { service.space.reclaim(at, pages) })?;
+        let looked = patiently(yields(), || unsafe { service.space.reclaim(at, pages) })?;
         if looked == 0 {
             return Err(Error::Corrupt);
         }
@@ -120,52 +85,49 @@ fn dismiss(service: &Program, number: u64) -> Result<()> {
     unsafe { service.space.remove_region(start) }
 }
 
-/// Ends the threads of a program that still run, wherever they are: what they execute is taken away
-/// from under them, so that each faults, and ends. One that is in a service first does there what it
-/// was invoked for, and holds nothing there when it ends; one that waits is woken for this.
-fn halt(p: &Program, isas: u8) -> Result<()> {
-    let threads = threads::of(p.number)?;
-    let end = rt::hardware(HOME).now()? + HALT_NS;
-    threads.close();
-    // From here on no thread goes on that was stopped in order to be moved.
-    loop {
-        match crate::emulate::forget(p.number) {
-            Err(Error::Again) => {}
-            done => break done?,
-        }
-        let now = rt::hardware(HOME).now()?;
-        if now > end {
-            return Err(Error::TimedOut);
-        }
-        sleep(now + STEP_NS)?;
+/// The threads of a program.
+struct ThreadsOf<'a> {
+    program: &'a Program,
+    guest: &'static threads::Guest,
+}
+
+impl Threads for ThreadsOf<'_> {
+    fn close(&self) {
+        self.guest.close();
     }
-    if threads.have_stopped(p.number) && threads.have_stopped(p.number) {
-        return Ok(());
+
+    fn forget(&self) -> Result<()> {
+        crate::emulate::forget(self.program.number)
     }
-    for isa in isas_of(isas) {
-        let mut va = TEXT_BASE;
-        while va < ISA_RO_BASE {
-            clear(p.space, isa, 1, va)?;
-            va += PAGE_SIZE << 9;
-        }
+
+    fn have_stopped(&self) -> bool {
+        self.guest.have_stopped(self.program.number)
     }
-    p.space.shootdown(TEXT_BASE, ISA_RO_BASE - TEXT_BASE)?;
-    let mut seen = 0;
-    // Twice: one that has been seen to have stopped may have been started since, by a thread that was just
-    // about to, and by no other.
-    while seen < 2 {
-        if threads.have_stopped(p.number) {
-            seen += 1;
-            continue;
+
+    fn take_code(&self) -> Result<()> {
+        let space = self.program.space;
+        for isa in isas_of(self.program.isas) {
+            let mut va = TEXT_BASE;
+            while va < ISA_RO_BASE {
+                clear(&yields, space, isa, 1, va)?;
+                va += PAGE_SIZE << 9;
+            }
         }
-        seen = 0;
-        let now = rt::hardware(HOME).now()?;
-        if now > end {
-            return Err(Error::TimedOut);
-        }
-        sleep(now + STEP_NS)?;
+        space.shootdown(TEXT_BASE, ISA_RO_BASE - TEXT_BASE)
     }
-    Ok(())
+}
+
+/// The fused clock, and the endpoint where the caller sleeps.
+struct Fused;
+
+impl Clock for Fused {
+    fn now(&self) -> Result<u64> {
+        rt::hardware(HOME).now()
+    }
+
+    fn sleep(&self, until: u64) -> Result<()> {
+        sleep(until)
+    }
 }
 
 /// Sleeps until a time, or less.
@@ -207,19 +169,6 @@ fn sweep(store: &Store, p: &Program) -> Result<()> {
     Ok(())
 }
 
-/// Does something for which no thread may be on a scheduler's list. One that was lost with its node, or told
-/// of by recovery, is on it until the scheduler comes to that.
-fn unlisted<T>(mut f: impl FnMut() -> Result<T>) -> Result<T> {
-    let end = rt::hardware(HOME).now()? + HALT_NS;
-    loop {
-        let now = rt::hardware(HOME).now()?;
-        match f() {
-            Err(Error::NotReady) if now < end => sleep(now + STEP_NS)?,
-            result => return result,
-        }
-    }
-}
-
 fn count(store: &Store, p: &Program) -> Result<Count> {
     let mut count = Count {
         given: 0,
@@ -232,20 +181,6 @@ fn count(store: &Store, p: &Program) -> Result<Count> {
     Ok(count)
 }
 
-/// Waits until what was given up at `stamp` can be used again.
-fn wait(stamp: Stamp) -> Result<()> {
-    let hardware = rt::hardware(HOME);
-    let end = hardware.now()? + QUIESCENCE_NS;
-    while !hardware.quiesced(stamp)? {
-        let now = hardware.now()?;
-        if now > end {
-            return Err(Error::TimedOut);
-        }
-        sleep(now + LOOK_NS)?;
-    }
-    Ok(())
-}
-
 impl System {
     /// Takes a program down that has ended: all of its processes, if it is a group.
     pub fn take_down(&self, p: &Program) -> Done<Count> {
@@ -256,7 +191,9 @@ impl System {
         }
         let others = || group.into_iter().flat_map(Group::processes);
         for p in others().chain([p]) {
-            halt(p, p.isas).during("ending the threads")?;
+            let guest = threads::of(p.number).during("ending the threads")?;
+            let threads = ThreadsOf { program: p, guest };
+            halt(&Fused, &threads).during("ending the threads")?;
         }
         let mut count = Count {
             given: 0,
@@ -312,15 +249,16 @@ impl System {
     fn take_one_down(&self, p: &Program) -> Done<Count> {
         self.leave_services(p)?;
         let builder = &self.builder;
-        patiently(|| crate::emulate::leave(p, &builder.window.own))
+        patiently(yields(), || crate::emulate::leave(p, &builder.window.own))
             .during("threads that were moved")?;
         let mut last = Stamp(0);
         for isa in isas_of(p.isas) {
             for i in 0..256 {
-                clear(p.space, isa, 3, i << 39).during("address space")?;
+                clear(&yields, p.space, isa, 3, i << 39).during("address space")?;
             }
             let at = TableAt { isa, level: 4 };
-            let stamp = p.space.unlink(at, 0).during("root of the page table")?;
+            let stamp =
+                patiently(yields(), || p.space.unlink(at, 0)).during("root of the page table")?;
             last = last.max(stamp);
         }
         // A program that may has hung leaves of its own in.
@@ -330,8 +268,8 @@ impl System {
                 Err(e) => return Err(e).during("capability table"),
             }
         }
-        unlisted(|| sweep(&builder.store, p)).during("frames")?;
-        wait(last).during("quiescence")?;
+        unlisted(&Fused, || sweep(&builder.store, p)).during("frames")?;
+        wait(&Fused, || rt::hardware(HOME).quiesced(last)).during("quiescence")?;
         count(&builder.store, p).during("counting frames")
     }
 

@@ -23,9 +23,10 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::CapIndex;
-use dyad_abi::service::{INFO_BASE, peer, process, program, sched, slot, thread_id, thread_of_id};
+use dyad_abi::service::{INFO_BASE, process, program, sched, slot, thread_id, thread_of_id};
 use dyad_abi::user::MAX_PROGRAM_THREADS;
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
+use dyad_services::asked::{Speaks, caller};
 use dyad_services::ending::{Ending, exit_code};
 use dyad_services::robust::is_inside;
 use dyad_services::rt::{self, Call};
@@ -133,38 +134,6 @@ fn cap<T>(word: &AtomicU64) -> Result<Cap<T>> {
 
 fn index<T>(cap: Cap<T>) -> u64 {
     cap.index().get().into()
-}
-
-/// The process that a peer with this badge speaks for.
-pub const fn process_of(badge: u64) -> Option<u64> {
-    match badge {
-        program::PEER.. => match peer::node_of(badge) {
-            Some(node) => Some(peer::process_on(node)),
-            None => None,
-        },
-        _ => None,
-    }
-}
-
-/// The number of the calling thread in the program `number`.
-///
-/// # Errors
-///
-/// `Denied` if it is not a thread of that program.
-fn caller_in(call: &Call, number: u64) -> Result<u64> {
-    match thread_of_id(call.token >> 8) {
-        (of, n) if of == number => Ok(n),
-        _ => Err(Error::Denied),
-    }
-}
-
-/// The number of the calling thread in its program.
-///
-/// # Errors
-///
-/// `Denied` if it is not a thread of the program that the badge names.
-fn caller(call: &Call) -> Result<u64> {
-    caller_in(call, call.badge)
 }
 
 /// The thread that an invocation is on: one of a program that is no service.
@@ -383,19 +352,15 @@ pub fn request(call: &Call) -> Result<u64> {
     let [what, a, b, _] = call.words;
     match what {
         process::EXIT => {
-            // A process ends its group.
-            let (own, all) = match process_of(call.badge) {
-                Some(process) => (process, program::FIRST),
-                None => (call.badge, call.badge),
-            };
-            let n = caller_in(call, own)?;
-            of(all)?.exit(&of(own)?.threads[n as usize], call.token, a)
+            let Speaks { process, ends } = Speaks::of(call.badge);
+            let n = caller(process, call.token)?;
+            of(ends)?.exit(&of(process)?.threads[n as usize], call.token, a)
         }
         process::START => {
-            caller(call)?;
+            caller(call.badge, call.token)?;
             of(call.badge)?.start((call.badge, call.token), a, b)
         }
-        process::END_THREAD => of(call.badge)?.end_thread(caller(call)?),
+        process::END_THREAD => of(call.badge)?.end_thread(caller(call.badge, call.token)?),
         _ => Err(Error::BadArgument),
     }
 }
