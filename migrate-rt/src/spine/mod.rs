@@ -296,8 +296,8 @@ fn split(blocks: &mut Vec<Block>) -> Result<(), SpineError> {
     Ok(())
 }
 
-/// Has phis, aggregates and frozen values have zeros where they may have anything, and calls pass zeros where they pass
-/// nothing: also within constants. Back ends would read a register or a slot that was written before a site, or never: harmless, but
+/// Has phis and aggregates have zeros where they may have anything, and calls pass zeros where they pass nothing: also
+/// within constants. Back ends would read a register or a slot that was written before a site, or never: harmless, but
 /// not to be told from what is not.
 fn define(blocks: &mut [Block]) -> Result<(), SpineError> {
     for inst in blocks.iter_mut().flat_map(|b| &mut b.insts) {
@@ -314,9 +314,7 @@ fn define(blocks: &mut [Block]) -> Result<(), SpineError> {
                 let values = values.filter(|_| !intrinsic && call.callee != Callee::Asm);
                 values.filter(nothing).collect()
             }
-            _ if l.is_word(2, "insertvalue") || l.is_word(2, "freeze") => {
-                (3..l.tokens.len()).filter(nothing).collect()
-            }
+            _ if l.is_word(2, "insertvalue") => (3..l.tokens.len()).filter(nothing).collect(),
             _ => continue,
         };
         let mut out = String::with_capacity(inst.len());

@@ -211,23 +211,6 @@ fn integers_of_128_bits_are_passed_everywhere() {
     assert!(coverage.iter().all(|c| c.sites == sites), "{coverage:?}");
 }
 
-/// A frozen value that may be anything is stored as an argument on the stack: back ends would store a register in which
-/// nothing is since the last site.
-#[test]
-fn what_may_be_anything_is_written_as_an_argument() {
-    let words = |one: &str| vec![one; 26].join(", ");
-    verified(
-        "frozen",
-        &format!(
-            "define internal void @many({}) noinline {{\nstart:\n  call void @dyad_migrate_point()\n  ret void\n}}\n\
-             define internal void @work(i64 %n) {{\nstart:\n  call void @dyad_migrate_point()\n  %x = freeze i64 poison\n\
-             call void @many({}, i64 %x)\n  ret void\n}}\n",
-            words("i64") + ", i64",
-            words("i64 %n"),
-        ),
-    );
-}
-
 /// Addresses of local variables that meet in a phi, and values that cross sites in only some of the ways that meet
 /// behind them, within loops: `llvm-as` finds names that do not hold everywhere, the verifier what is kept in registers.
 #[test]
