@@ -17,6 +17,9 @@ use std::ops::Range;
 /// Bits of a word.
 const WORD: u32 = 64;
 
+/// What stands in place of a parameter or an argument: instructions and the list, in the order that each function says.
+type Replaced = (Vec<String>, Vec<String>);
+
 /// Names for the words of a function.
 #[derive(Default)]
 pub(super) struct Words {
@@ -31,7 +34,7 @@ impl Words {
 
     /// The words in place of the parameter `name`: their parameters, and the instructions that make the parameter of them.
     /// `None`: the type has no more than a word.
-    pub fn parameters(&mut self, ty: &str, name: &str) -> Option<(Vec<String>, Vec<String>)> {
+    pub fn parameters(&mut self, ty: &str, name: &str) -> Option<Replaced> {
         let count = words(ty)?;
         let names: Vec<String> = (0..count).map(|_| self.name()).collect();
         let mut insts = Vec::new();
@@ -67,7 +70,7 @@ impl Words {
         l: &Lexed<'_>,
         part: &Range<usize>,
         end: usize,
-    ) -> Result<Option<(Vec<String>, Vec<String>)>, SpineError> {
+    ) -> Result<Option<Replaced>, SpineError> {
         let ty = l.span(part.start, end);
         let Some(count) = words(ty) else {
             return Ok(None);
@@ -120,7 +123,7 @@ mod tests {
     use super::*;
     use crate::llvm::{lex, parts};
 
-    fn arguments(list: &str) -> Option<(Vec<String>, Vec<String>)> {
+    fn arguments(list: &str) -> Option<Replaced> {
         let line = format!("f({list})");
         let l = lex(&line).unwrap();
         let part = parts(&l, 2..l.tokens.len() - 1).remove(0);

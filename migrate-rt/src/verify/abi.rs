@@ -335,8 +335,11 @@ mod tests {
         text
     }
 
+    /// Registers, and bytes of the stack, of a function's arguments.
+    type Found = (Vec<u8>, Vec<(i64, u16)>);
+
     /// Registers and bytes of the stack of each function's arguments, as a back end has them: in its order.
-    fn of_back_end(isa: Isa, module: &str) -> Vec<(Vec<u8>, Vec<(i64, u16)>)> {
+    fn of_back_end(isa: Isa, module: &str) -> Vec<Found> {
         let workspace = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         let tools = crate::toolchain::Toolchain::find(workspace).unwrap();
         let mut llc = std::process::Command::new(&tools.llc);
