@@ -11,6 +11,7 @@ use super::attrs::{self, Groups};
 use super::error::{Refused, SpineError};
 use super::graph::Graph;
 use super::inst::{Call, Callee, Inst, Odd};
+use super::words::Words;
 use super::{LEAF, Report, Site};
 use crate::ir::is_comment;
 use crate::llvm::{
@@ -48,6 +49,7 @@ pub(super) fn rewrite(
                     groups: &mut groups,
                     report,
                     sites: &mut sites,
+                    words: Words::default(),
                 };
                 pass.function(f).map_err(|e| e.of(&f.name))?;
             }
@@ -73,22 +75,27 @@ struct Pass<'a> {
     groups: &'a mut Groups,
     report: &'a mut Report,
     sites: &'a mut Vec<Site>,
+    words: Words,
 }
 
 impl Pass<'_> {
     fn function(&mut self, f: &mut Function) -> Result<(), SpineError> {
         if !self.graph.spine.contains(&f.name) {
             for block in &mut f.blocks {
-                for inst in &mut block.insts {
-                    if let Some(call) = self.spine_call(inst)? {
-                        *inst = self.converted(inst, &call)?;
+                for inst in std::mem::take(&mut block.insts) {
+                    match self.spine_call(&inst)? {
+                        Some(call) => block.insts.extend(self.converted(&inst, &call)?),
+                        None => block.insts.push(inst),
                     }
                 }
             }
             return Ok(());
         }
         f.name_all()?;
-        self.header(f)?;
+        let parameters = self.header(f)?;
+        if let Some(entry) = f.blocks.first_mut() {
+            entry.insts.splice(0..0, parameters);
+        }
         let mut blocks = std::mem::take(&mut f.blocks);
         for (n, block) in blocks.iter_mut().enumerate() {
             for inst in std::mem::take(&mut block.insts) {
@@ -101,7 +108,7 @@ impl Pass<'_> {
                         self.look_at(f, &inst, &l, &call);
                         if self.graph.is_spine_call(&call) {
                             let id = self.site(f, &inst, &call);
-                            block.insts.push(self.converted(&inst, &call)?);
+                            block.insts.extend(self.converted(&inst, &call)?);
                             block.insts.push(stackmap(id));
                             continue;
                         }
@@ -124,12 +131,12 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Rewrites the header of a spine function.
-    fn header(&mut self, f: &mut Function) -> Result<(), SpineError> {
+    /// Rewrites the header of a spine function. Gives the instructions that make parameters of what is passed for them.
+    fn header(&mut self, f: &mut Function) -> Result<Vec<String>, SpineError> {
         let l = lex(&f.header)?;
         let bad = || SpineError::unreadable("", &f.header);
         let h = Header::read(&l).ok_or_else(bad)?;
-        let mut args = Vec::new();
+        let (mut args, mut made) = (Vec::new(), Vec::new());
         for (n, part) in parts(&l, h.parameters.clone()).into_iter().enumerate() {
             if l.is_word(part.start, "...") {
                 args.push("...".to_owned());
@@ -150,6 +157,11 @@ impl Pass<'_> {
                 false => without(&l, attributes, &MISLEADING),
             };
             let name = name.map_or_else(|| format!("spine.arg.{n}"), str::to_owned);
+            if let Some((words, insts)) = self.words.parameters(ty, &name) {
+                args.extend(words);
+                made.extend(insts);
+                continue;
+            }
             let text = if text.is_empty() {
                 text
             } else {
@@ -179,7 +191,7 @@ impl Pass<'_> {
         let before = before_type(&before);
         let header = format!("{before}{result}({}){after}", args.join(", "));
         f.header = attrs::insert_attributes(&header, attrs::SPINE).ok_or_else(bad)?;
-        Ok(())
+        Ok(made)
     }
 
     fn spine_call(&self, inst: &str) -> Result<Option<Call>, SpineError> {
@@ -190,9 +202,10 @@ impl Pass<'_> {
         })
     }
 
-    /// A call in the convention of the spine.
-    fn converted(&mut self, inst: &str, call: &Call) -> Result<String, SpineError> {
+    /// A call in the convention of the spine, behind the instructions that make what it passes.
+    fn converted(&mut self, inst: &str, call: &Call) -> Result<Vec<String>, SpineError> {
         let l = lex(inst)?;
+        let mut insts = Vec::new();
         let mut out = l.span(0, call.tail.unwrap_or(call.at)).to_owned();
         if !out.is_empty() {
             out.push(' ');
@@ -216,7 +229,21 @@ impl Pass<'_> {
             true => &[],
             false => &MISLEADING,
         };
-        out.push_str(&without(&l, call.args.clone(), misleading));
+        let mut args = Vec::new();
+        for part in parts(&l, call.args.clone()) {
+            let words = match l.past_type(part.start) {
+                Some(end) => self.words.arguments(&l, &part, end)?,
+                None => None,
+            };
+            match words {
+                Some((made, words)) => {
+                    insts.extend(made);
+                    args.extend(words);
+                }
+                None => args.push(without(&l, part, misleading)),
+            }
+        }
+        out.push_str(&args.join(", "));
         for i in call.args.end..l.tokens.len() {
             match l.kind(i) {
                 Some(Kind::Attr) => {
@@ -231,7 +258,8 @@ impl Pass<'_> {
                 }
             }
         }
-        Ok(out)
+        insts.push(out);
+        Ok(insts)
     }
 
     fn site(&mut self, f: &Function, inst: &str, call: &Call) -> u64 {

@@ -130,7 +130,7 @@ impl fmt::Display for Refused {
                 f.write_str("a call that may migrate passes a structure on the native stack")
             }
             Refused::Arguments => f.write_str(
-                "may migrate, and has arguments that have no place: too many, with integers of 128 bits among them",
+                "may migrate, and has arguments that have no place: a structure passed as a value, or a vector of 8 bytes, behind 12 words (x86-64; 24 on AArch64) or 8 floating-point numbers",
             ),
             Refused::DynamicSize => f.write_str(
                 "a local variable, in a function that may migrate, of a size that is only known at run time",

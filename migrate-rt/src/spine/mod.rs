@@ -35,6 +35,7 @@ pub mod points;
 mod result;
 pub mod sites;
 mod types;
+mod words;
 
 pub use error::{Refusal, Refused, SpineError};
 pub use inst::Odd;

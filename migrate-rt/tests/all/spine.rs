@@ -409,16 +409,60 @@ fn calls_through_pointers_of_another_type_reach_the_same_functions() {
     );
 }
 
-/// An integer of 128 bits of which one half is in the last register and the other one on the stack: the x86-64 back
-/// end does not compile it.
+/// Integers of 128 bits are passed as words, by name and through pointers, in functions of the spine and in those that are not
+/// on it: no number of arguments is too many.
+#[test]
+fn wide_arguments_of_the_spine_are_words() {
+    let spine = made(
+        "words",
+        &module(
+            "@t = internal global ptr @wide\n\
+             define internal i128 @wide(i64 %n, i128 noundef %b) noinline {\nstart:\n  call void @dyad_migrate_point()\n  ret i128 %b\n}\n\
+             define void @outside(ptr %f) {\n  %1 = load i128, ptr %f\n  %2 = call i128 %f(i64 1, i128 %1)\n  store i128 %2, ptr %f\n  ret void\n}\n\
+             define internal void @work(i64 %n) {\nstart:\n  %p = inttoptr i64 %n to ptr\n  %x = call i128 @wide(i64 1, i128 poison)\n\
+             %y = call i128 %p(i64 1, i128 %x)\n  %z = call i128 %p(i64 2, i128 7)\n  ret void\n}\n",
+        ),
+    );
+    let text = spine.ir.text();
+    assert!(
+        !text.contains("i128 noundef")
+            && text.contains("@wide(i64 %n, i64 %spine.word.0, i64 %spine.word.1)")
+    );
+    assert_eq!(
+        text.matches("@wide(i64 1, i64 0, i64 0)").count(),
+        1,
+        "{text}"
+    );
+    let made = |what: &str| text.matches(what).count();
+    assert_eq!(
+        (made("= or disjoint i128"), made("= trunc i128")),
+        (1, 6),
+        "{text}"
+    );
+    let passed = spine
+        .conventions
+        .sites
+        .values()
+        .map(|s| s.arguments.as_str());
+    assert_eq!(passed.filter(|a| *a == "lll").count(), 3);
+    assert!(
+        !spine
+            .conventions
+            .functions
+            .values()
+            .any(|s| s.arguments.contains('L'))
+    );
+}
+
+/// Structures that are on the stack, as values: back ends have rules of their own for them.
 #[test]
 fn arguments_without_a_place_are_refused() {
     let work = |words: usize| {
         let words: String = (0..words).map(|i| format!("i64 %a{i}, ")).collect();
         let values = words.replace("i64 %a", "i64 1").replace("i64 1", "i64 ");
         module(&format!(
-            "define internal void @many({words}i128 %b) noinline {{\nstart:\n  call void @dyad_migrate_point()\n  ret void\n}}\n\
-             define internal void @work(i64 %n) {{\nstart:\n  call void @many({values}i128 7)\n  ret void\n}}\n"
+            "define internal void @many({words}{{ i64, i32 }} %b) noinline {{\nstart:\n  call void @dyad_migrate_point()\n  ret void\n}}\n\
+             define internal void @work(i64 %n) {{\nstart:\n  call void @many({values}{{ i64, i32 }} zeroinitializer)\n  ret void\n}}\n"
         ))
     };
     assert_eq!(made("fits", &work(10)).functions.len(), 3);

@@ -167,6 +167,50 @@ fn arguments_of_every_kind_are_verified() {
     assert!(coverage.iter().all(|c| c.sites == 17), "{coverage:?}");
 }
 
+/// Integers of 128 bits among arguments and as results: in registers, behind the last register, on the stack, of functions
+/// that migrate and of plain ones behind a site, by name and through tables.
+#[test]
+fn integers_of_128_bits_are_passed_everywhere() {
+    let (mut functions, mut calls) = (String::new(), String::new());
+    let before = [0, 1, 3, 5, 6, 7, 8, 10, 11, 12, 13, 22, 23, 24, 25];
+    for n in before {
+        let words = |value: &str| format!("i64 {value}, ").repeat(n);
+        let named: String = (0..n).map(|i| format!("i64 %a{i}, ")).collect();
+        let takes = format!("{named}i128 %b, i8 %c, i128 %d, i64 %e");
+        let body = "  %s = add i128 %b, %d\n  %x = zext i64 %e to i128\n  %t = add i128 %s, %x\n  store volatile i8 %c, ptr @kept\n";
+        functions.push_str(&format!(
+            "define internal i128 @moves{n}({takes}) noinline {{\nstart:\n  call void @dyad_migrate_point()\n{body}  ret i128 %t\n}}\n\
+             define internal i128 @stays{n}({takes}) noinline {{\nstart:\n{body}  ret i128 %t\n}}\n"
+        ));
+        let passes = format!("{}i128 %w, i8 3, i128 %v, i64 %n", words("%n"));
+        for (k, callee) in [format!("@moves{n}"), format!("@stays{n}"), format!("%p{n}")]
+            .iter()
+            .enumerate()
+        {
+            if k == 2 {
+                calls.push_str(&format!("  %p{n} = load volatile ptr, ptr @table\n"));
+            }
+            calls.push_str(&format!(
+                "  %r{n}.{k} = call i128 {callee}({passes})\n  store volatile i128 %r{n}.{k}, ptr @kept\n"
+            ));
+        }
+    }
+    let table = |what: &str| before.map(|n| format!("ptr @{what}{n}")).join(", ");
+    let coverage = verified(
+        "integers",
+        &format!(
+            "@kept = internal global [16 x i8] zeroinitializer, align 16\n\
+             @table = internal global [15 x ptr] [{}], align 8\n{functions}\
+             define internal void @work(i64 %n) {{\nstart:\n  %w = load volatile i128, ptr @kept\n\
+             call void @dyad_migrate_point()\n  %v = load volatile i128, ptr @kept\n{calls}  ret void\n}}\n",
+            table("moves")
+        ),
+    );
+    // The root's, a point in each and in `work`, two calls of each.
+    let sites = 2 + 3 * before.len();
+    assert!(coverage.iter().all(|c| c.sites == sites), "{coverage:?}");
+}
+
 /// Addresses of local variables that meet in a phi, and values that cross sites in only some of the ways that meet
 /// behind them, within loops: `llvm-as` finds names that do not hold everywhere, the verifier what is kept in registers.
 #[test]

@@ -32,6 +32,15 @@ const X86_64: &str = "
     byte_of_a_spine_argument             | RegisterAcrossSite | site callq leaf; movb $1, %r12b; site:l callq leaf
     byte_through_a_pointer, plain b l    | RegisterAcrossSite | site callq leaf; movb $1, %dil; callq *%rax
     pointer_that_the_ir_does_not_know    | Convention         | callq *%rax
+    // An integer of 16 bytes that five registers are before is on the stack as a whole; the sixth goes to what is behind it.
+    half_a_wide_integer_of_before, plain lllllL | SlotAcrossSite | movq %rdi, 8(%rsp); site callq leaf; movq %rax, (%rsp); callq *%rax
+    register_behind_a_wide_integer, plain lllllLl | RegisterAcrossSite | site callq leaf; movq %rax, (%rsp); movq %rax, 8(%rsp)
+        movb $1, %r9b; callq *%rax
+    register_left_by_a_wide_integer, plain lllllL |  | site callq leaf; movq %rax, (%rsp); movq %rax, 8(%rsp); movb $1, %r9b; callq *%rax
+    new_wide_integers, plain lllLL       |                    | site callq leaf; movq %rax, (%rsp); movq %rax, 8(%rsp)
+        movq %rax, %rcx; movq %rax, %r8; callq *%rax
+    half_a_wide_integer_in_a_register, plain lllLL | RegisterAcrossSite | site callq leaf; movq %rax, (%rsp); movq %rax, 8(%rsp)
+        movb $1, %r8b; callq *%rax
     byte_given_back, gives b             |                    | site callq leaf; movb $1, %bl; movq %rbx, %rax
     byte_given_back_as_a_word, gives l   | RegisterAcrossSite | site callq leaf; movb $1, %bl; movq %rbx, %rax
     bit_given_back, gives Z              |                    | site callq leaf; movb $1, %bl; movl %ebx, %eax
@@ -58,6 +67,12 @@ const AARCH64: &str = "
     stack_argument_of_a_spine_call       | SlotAcrossSite     | str x0, [sp]; site bl leaf; site:lllllllllllllllllllllllll bl leaf
     stack_argument_through_a_pointer, plain lllllllll | SlotAcrossSite     | str x0, [sp]; site bl leaf; blr x0
     pointer_that_the_ir_does_not_know    | Convention         | blr x0
+    // An integer of 16 bytes is in a pair whose first register is even, or on the stack as a whole.
+    register_before_a_pair, plain lL     |                    | site bl leaf; mov x1, x19; blr x0
+    first_of_a_pair, plain lL            | RegisterAcrossSite | site bl leaf; mov x2, x19; blr x0
+    second_of_a_pair, plain lL           | RegisterAcrossSite | site bl leaf; mov x3, x19; blr x0
+    register_before_the_stack, plain lllllllL |               | site bl leaf; stp x0, x0, [sp]; mov x7, x19; blr x0
+    half_a_wide_integer_of_before, plain lllllllL | SlotAcrossSite | str x0, [sp, #8]; site bl leaf; str x0, [sp]; blr x0
     // Writes of a part of a general-purpose register clear the rest, or read it.
     byte_then_all_of_it                  | RegisterAcrossSite | site bl leaf; bfxil x19, x0, #0, #8; mov x0, x19; bl word
     byte_for_all_of_it                   |                    | site bl leaf; and w19, w0, #0xff; mov x0, x19; bl word

@@ -55,6 +55,26 @@ enum Message {
     Data(Vec<Reading>, Option<Box<Message>>),
 }
 
+/// A structure of fields of all kinds: the thread moves within what is derived for it.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+struct Order {
+    name: String,
+    unit: char,
+    balance: i128,
+    first: Reading,
+    rule: Rule,
+    wide: BTreeMap<String, Option<u128>>,
+    parts: Vec<Order>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+enum Rule {
+    Always,
+    Above(i128, Box<Rule>),
+    Both { left: Box<Rule>, right: Box<Rule> },
+    Named(char, String, u128),
+}
+
 /// Bytes to which a checksum is appended; the thread moves as they come.
 struct Summed {
     bytes: Vec<u8>,
@@ -94,6 +114,39 @@ fn message(seed: &mut Seeded, depth: u32) -> Message {
                 .collect();
             Message::Data(numbers, Some(Box::new(message(seed, depth - 1))))
         }
+    }
+}
+
+fn wide(seed: &mut Seeded) -> u128 {
+    (u128::from(seed.word()) << 64 | u128::from(seed.word())) >> seed.below(128)
+}
+
+fn rule(seed: &mut Seeded, depth: u32) -> Rule {
+    match seed.below(if depth == 0 { 2 } else { 4 }) {
+        0 => Rule::Always,
+        1 => Rule::Named('ß', seed.prose(1), wide(seed)),
+        2 => Rule::Above(-(wide(seed) as i128 / 2), Box::new(rule(seed, depth - 1))),
+        _ => Rule::Both {
+            left: Box::new(rule(seed, depth - 1)),
+            right: Box::new(rule(seed, depth - 1)),
+        },
+    }
+}
+
+fn order(seed: &mut Seeded, depth: u32) -> Order {
+    Order {
+        name: seed.prose(2),
+        unit: ['k', 'µ', '字'][seed.below(3) as usize],
+        balance: wide(seed) as i128,
+        first: Reading(seed.word() as i64),
+        rule: rule(seed, 3),
+        wide: (0..seed.below(4))
+            .map(|n| (seed.prose(1), (n != 1).then(|| wide(seed))))
+            .collect(),
+        parts: match depth {
+            0 => Vec::new(),
+            _ => (0..seed.below(4)).map(|_| order(seed, depth - 1)).collect(),
+        },
     }
 }
 
@@ -139,6 +192,16 @@ fn program() -> Result<()> {
         }
     }
     say!("{wrong} are noticed");
+    let orders: Vec<Order> = (0..8).map(|_| order(&mut seed, 2)).collect();
+    let bytes = postcard::to_allocvec(&orders)?;
+    let again: Vec<Order> = postcard::from_bytes(&bytes)?;
+    say!(
+        "{} bytes of orders, {:016x}, equal: {}",
+        bytes.len(),
+        digest(&bytes),
+        again == orders
+    );
+    say!("{:?}", again[1]);
     let (first, rest) = postcard::take_from_bytes::<u32>(&[0x85, 0x02, 9, 9])?;
     say!(
         "{first} {rest:?} {:?}",
