@@ -43,6 +43,7 @@ mod page_table_race;
 mod platform;
 #[cfg(test)]
 mod protect_tests;
+#[cfg(test)]
 mod race_pairs;
 #[cfg(test)]
 mod race_tests;
@@ -348,6 +349,7 @@ impl World {
             rounds_per_second: 30,
             block_size: dyad_abi::boot::DEFAULT_BLOCK,
             grant: dyad_abi::service::Grant::Nothing,
+            kernels: dyad_abi::service::peer::Kernels::Fused,
             app: "test",
             args: "--some words",
             env: "",

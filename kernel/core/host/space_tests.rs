@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering;
 use std::vec::Vec;
 
-use dyad_abi::cap::{FrameOp, MAP_EXECUTE, MAP_WRITE, PageTableOp, RegionKind, TableAt};
+use dyad_abi::cap::{MAP_EXECUTE, MAP_WRITE, PageTableOp, RegionKind, TableAt};
 use dyad_abi::user::{PAGE_SIZE, TRANSLATE_PA, TRANSLATE_WRITE, USER_END, USER_MIN};
 use dyad_abi::{Error, Isa};
 use dyad_pgtbl::{Level, Perms};
@@ -14,7 +14,7 @@ use dyad_shm::frame::WeakRef;
 use super::system::{PAIR, System, VA, cpu, cx, frame_cap, memory_cap, node, round, this};
 use super::{Did, Machine, MockA64, MockX86};
 use crate::run_loop::messages;
-use crate::syscall::ops::space::{harvest, link, map, protect, supply, translate, unlink, unmap};
+use crate::syscall::ops::space::{harvest, link, map, supply, translate, unlink, unmap};
 use dyad_machine::inbox;
 use dyad_machine::kernel_ctx::Operand;
 use dyad_object::space::{MAX_REGIONS, Region, Space};

@@ -16,8 +16,8 @@ use dyad_abi::NodeId;
 use dyad_abi::ident::MAX_NODES;
 use dyad_dsm::weakening::Rules;
 use dyad_dsm::{
-    Access, Action as Do, Body, Cause, Config, Copies, Dsm, Event, Incarnation, Message, Outcome,
-    Page, Port, Range, Record, Right, Source, ThreadNo, Time, Weakening,
+    Access, Action as Do, Body, Cause, Config, Copies, Dsm, Event, Incarnation, Item, Message,
+    Outcome, Page, Port, Range, Record, Right, Source, ThreadNo, Time, Weakening,
 };
 use stateright::{Checker, HasDiscoveries, Model, Property};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::service::peer::{Counted, Kernels};
 use dyad_launcher::config::RunConfig;
-use dyad_launcher::launch::Report;
+use dyad_launcher::launch::RunReport;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 
@@ -47,7 +47,7 @@ fn all(nodes: &[Isa]) -> Result<(), Failed> {
 }
 
 /// What a run has counted.
-fn counted(report: &Report, what: Counted) -> Result<u64, Failed> {
+fn counted(report: &RunReport, what: Counted) -> Result<u64, Failed> {
     let counter = report.counters.get(what.name());
     counter
         .copied()
@@ -56,9 +56,8 @@ fn counted(report: &Report, what: Counted) -> Result<u64, Failed> {
 
 /// The last line with a checksum.
 fn checksum(text: &str) -> Result<&str, Failed> {
-    let sums = text.lines().filter_map(|l| l.split_once("Checksum of "));
-    let last = sums.last();
-    Ok(last.ok_or("no checksum is printed")?.1)
+    let mut sums = text.lines().filter_map(|l| l.split_once("Checksum of "));
+    Ok(sums.next_back().ok_or("no checksum is printed")?.1)
 }
 
 /// An NPB kernel of class S that goes to the other node and back in each phase.

@@ -71,7 +71,7 @@ pub fn asked(badge: u64, words: [u64; 4]) -> Result<Asked> {
     match (badge, named) {
         (program::PAGER, _) => Ok(named),
         // A peer says it of its process alone. It is an error of the whole group.
-        (program::PEER.., Asked::Faulted { program, kind }) if program == speaks.process => {
+        (_, Asked::Faulted { program, kind }) if program == speaks.process && program != badge => {
             Ok(Asked::Faulted {
                 program: speaks.ends,
                 kind,

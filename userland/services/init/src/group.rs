@@ -354,7 +354,7 @@ impl Builder {
         services: &mut Services<'_>,
     ) -> Done<()> {
         if node.index() as u64 == self.info.console_node {
-            self.to_console(p, services.console)
+            self.connect_to_console(p, services.console)
         } else {
             self.lone_buffer(p)
         }

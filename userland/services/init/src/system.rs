@@ -558,7 +558,7 @@ impl Builder {
     }
 
     /// Connects a process to the console.
-    pub fn to_console(&mut self, p: &mut Program, console: &mut Program) -> Done<()> {
+    pub fn connect_to_console(&mut self, p: &mut Program, console: &mut Program) -> Done<()> {
         console.admit(p.number).during("stacks of invocations")?;
         self.console_tables(p.number, console)?;
         p.connect(slot::CONSOLE, console, INVOKE)?;
