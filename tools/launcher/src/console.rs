@@ -228,8 +228,8 @@ impl Line {
 
 /// Joins the pieces of long lines.
 ///
-/// What a guest prints without an end of line is held here until the end comes, so there are bounds: [`MAX_JOINED`] for a
-/// line, [`MAX_HELD`] for all lines together, [`MAX_STREAMS`] for their number. What is beyond is left out of the line, and
+/// What a guest prints without an end of line is held here until the end comes, so there are bounds: `MAX_JOINED` for a
+/// line, `MAX_HELD` for all lines together, `MAX_STREAMS` for their number. What is beyond is left out of the line, and
 /// a mark at its end says how many bytes that were.
 #[derive(Debug, Default)]
 pub struct Joiner {
