@@ -438,6 +438,18 @@ pub mod process {
     /// `()`: of a process of a [group](super::peer), from its peer: where the thread that begins here goes on, as the answer
     /// of [`MOVE`]. Elsewhere than on the first node it waits until the thread comes.
     pub const ARRIVED: u64 = 8;
+    /// `(n)`: of a process of a [group](super::peer), from its peer: wakes thread `n` of the program where it waits, or lets its
+    /// next wait be none. Value: 0, also if it has ended.
+    pub const WAKE: u64 = 9;
+    /// `(address)`: of a process of a [group](super::peer), from its peer: the calling thread is about to wait for the word
+    /// there. Value: 0; it looks at the word then.
+    pub const FUTEX_BEGIN: u64 = 10;
+    /// `(address)`: of a process of a [group](super::peer), from its peer: the calling thread does not wait any more. Value: 1
+    /// if another thread has taken it to wake it, else 0.
+    pub const FUTEX_END: u64 = 11;
+    /// `(address, n)`: of a process of a [group](super::peer), from its peer: wakes up to `n` threads that wait for the word
+    /// there. Value: how many.
+    pub const FUTEX_WAKE: u64 = 12;
     /// A bit of the program counter in [`MOVE`]: the fourth word is the argument of a function that is called there, not
     /// a frame pointer.
     pub const WITH_ARGUMENT: u64 = 1 << 63;

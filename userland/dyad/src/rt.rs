@@ -85,18 +85,29 @@ fn start<F>(argument: u64, main: impl FnOnce() -> F) -> !
 where
     F: Future<Output = Result<()>> + 'static,
 {
-    #[cfg(target_os = "none")]
-    dyad_rt::group::arrive_with_tasks();
-    crate::emulation::at_entry(argument);
     if let Some(number) = Number::of_argument(argument)
         && number != Number::FIRST
     {
-        crate::thread::enter(number);
+        #[cfg(target_os = "none")]
+        dyad_rt::group::arrive(argument, begin);
+        begin(argument);
     }
+    #[cfg(target_os = "none")]
+    dyad_rt::group::arrive_with_tasks();
+    crate::emulation::at_entry(argument);
     if !STARTED.with(|s| s.replace(true)) {
         spawn_main(main());
     }
     executor::run()
+}
+
+/// A thread that runs no tasks is here, and begins.
+extern "C" fn begin(argument: u64) -> ! {
+    crate::emulation::at_entry(argument);
+    match Number::of_argument(argument) {
+        Some(number) => crate::thread::enter(number),
+        None => dyad_sys::abandon(101),
+    }
 }
 
 fn spawn_main(main: impl Future<Output = Result<()>> + 'static) {

@@ -11,6 +11,9 @@
 //! | [`wake`] when no thread waits | none |
 //! | [`wake`] | one `Send` for each thread that it wakes: one doorbell at most |
 //!
+//! If the program is a process on each node, the table is at the node where the program has started, and is asked by message
+//! (`group`).
+//!
 //! A thread that was lost with its node may still be in the table. A wake-up that it takes wakes
 //! no other thread: so those who wait for ever wait in pieces, as [`sync`](crate::sync) does.
 //!
@@ -18,6 +21,7 @@
 //! way, or the next one. The waiter then looks whether the lost thread is the one that it waits for
 //! ([`thread::is_lost`]), and waits again if not.
 
+mod group;
 mod table;
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -104,7 +108,10 @@ pub fn wait_for(
     };
     let told = &dyad_sys::tcb::block().waiting;
     told.store(waiting.pack(), Ordering::Relaxed);
-    let done = TABLE.with_any(|table| wait_in(table, me, word, value, deadline_ns));
+    let done = match dyad_sys::is_multiple() {
+        true => group::wait(word, value, deadline_ns),
+        false => TABLE.with_any(|table| wait_in(table, me, word, value, deadline_ns)),
+    };
     told.store(0, Ordering::Relaxed);
     done
 }
@@ -165,6 +172,9 @@ fn has_news(me: Number) -> bool {
 /// The caller must change the word first.
 pub fn wake(word: &AtomicU32, count: u32) -> u32 {
     let key = key(word);
+    if dyad_sys::is_multiple() {
+        return group::wake(key, count);
+    }
     TABLE.with_any(|table| {
         let mut woken = 0;
         let mut waiting = table.waiting(key);

@@ -11,7 +11,6 @@
 //! The frames that the thread lays out lie on the stack on which the kernel thread over there waits. So that waits on a
 //! small stack of its own, below the frames, and jumps from there.
 
-use dyad_abi::service::peer::Kernels;
 use dyad_abi::service::{process, slot};
 use dyad_abi::user::stack_slot;
 use dyad_abi::{Error, NodeId, Result};
@@ -23,10 +22,7 @@ const PROCESS: Cap<Sinv> = Cap::at(slot::PROCESS);
 /// Bytes at the lower end of a native stack on which a thread waits that is elsewhere.
 pub const WAITING: u64 = 32 << 10;
 
-/// Whether the program is a process on each node.
-pub fn is_multiple() -> bool {
-    dyad_sys::info().is_ok_and(|info| info.kernels == Kernels::Multiple as u64)
-}
+pub use dyad_sys::is_multiple;
 
 fn here() -> Result<NodeId> {
     Ok(dyad_sys::where_am_i()?.node)
@@ -122,8 +118,8 @@ fn give_up(_: Option<Error>) -> ! {
     dyad_sys::abandon(process::LOST_CODE as u32)
 }
 
-/// At the entry of a thread that runs plain functions: on the first node it comes back; elsewhere when the thread has
-/// come, and only if that begins here.
+/// At the entry of a thread that runs plain functions. With one kernel it comes back. With several, the thread goes on in
+/// `begin`, on an empty stack, if it begins here; or where it comes from, when it has come.
 pub fn arrive(argument: u64, begin: extern "C" fn(u64) -> !) {
     if is_multiple() {
         let start = [argument, begin as usize as u64];
@@ -141,9 +137,15 @@ extern "C" fn arrived(start: u64) -> ! {
     if let Some(e) = ask([process::ARRIVED, 0, 0, 0]) {
         give_up(Some(e));
     }
-    // SAFETY: 1. The second word is `begin` of `arrive`.
-    let begin: extern "C" fn(u64) -> ! = unsafe { core::mem::transmute(begin as usize) };
-    begin(argument)
+    let isa = dyad_sys::isa();
+    let (_, top) = stack_slot(isa, block().thread as u32);
+    let stack = [crate::emulation::empty_on(isa, top), 0];
+    let e = match here() {
+        // SAFETY: 1. The second word is `begin` of `arrive`. 2. The stack is this thread's, and nothing is on it.
+        Ok(here) => unsafe { own().jump(here, begin, stack, argument) },
+        Err(e) => e,
+    };
+    give_up(Some(e))
 }
 
 /// At the entry of a thread that runs tasks: it waits until it has come. What it runs is on the heap, so it begins in

@@ -4,6 +4,7 @@ use core::ptr::{NonNull, with_exposed_provenance, with_exposed_provenance_mut};
 
 use dyad_abi::clock::{KernelCounter, SimCounter};
 use dyad_abi::service::memory::Question;
+use dyad_abi::service::peer::Kernels;
 use dyad_abi::service::{INFO_MAGIC, Info, MAX_ARGS, pager, process, reply, slot};
 #[cfg(target_os = "none")]
 use dyad_abi::service::{INPUT_BASE, MAX_INPUT};
@@ -209,6 +210,12 @@ pub fn info() -> Result<&'static Info> {
         return Err(Error::Corrupt);
     }
     Ok(info)
+}
+
+/// Whether the program is a process on each node, over kernels that only exchange messages.
+#[inline]
+pub fn is_multiple() -> bool {
+    info().is_ok_and(|info| info.kernels == Kernels::Multiple as u64)
 }
 
 /// The nodes and pools of the system in their current state.

@@ -175,5 +175,8 @@ pub fn wait(deadline_ns: u64) -> Result<bool> {
 ///
 /// `NodeDead` if it waited on a node that has died.
 pub fn wake(n: Number) -> Result<()> {
+    if crate::is_multiple() {
+        return PROCESS.request([process::WAKE, n.get(), 0, 0]).map(drop);
+    }
     Cap::<Send>::at(slot::wake(n.get())).send()
 }

@@ -68,6 +68,8 @@ pub mod door {
     pub const PAGER: u64 = 1 << 9;
     /// The process service.
     pub const PROCESS: u64 = 1 << 10;
+    /// The console, from where that is not.
+    pub const CONSOLE: u64 = 1 << 11;
 }
 
 /// Operations of a peer, for init only.
@@ -89,6 +91,8 @@ pub mod slot {
     pub const MEMORY: CapIndex = CapIndex(65);
     /// Where the actor waits: receive.
     pub const ACTOR: CapIndex = CapIndex(66);
+    /// Where threads of the process wait: receive.
+    pub const WAITS: CapIndex = CapIndex(67);
     /// Wakes the actor of the peer on a node, its own included.
     pub const fn doorbell(node: NodeId) -> CapIndex {
         CapIndex(72 + node.index() as u32)
@@ -97,20 +101,24 @@ pub mod slot {
     pub const fn waiter(n: u64) -> CapIndex {
         CapIndex(2 * LEAF_SLOTS + n as u32 % LEAF_SLOTS)
     }
+    /// Wakes thread `n` of the process, where it waits itself.
+    pub const fn thread(n: u64) -> CapIndex {
+        CapIndex(3 * LEAF_SLOTS + n as u32 % LEAF_SLOTS)
+    }
     /// Block `n` of the memory for pages: map, write.
     pub const fn block(n: u64) -> CapIndex {
-        CapIndex(3 * LEAF_SLOTS + n as u32)
+        CapIndex(4 * LEAF_SLOTS + n as u32)
     }
     /// Most blocks.
     pub const BLOCKS: u32 = 8 * LEAF_SLOTS;
     /// The slot in which page table `n` is made.
     pub const fn table(n: u64) -> CapIndex {
-        CapIndex(3 * LEAF_SLOTS + BLOCKS + n as u32)
+        CapIndex(4 * LEAF_SLOTS + BLOCKS + n as u32)
     }
     /// Most page tables.
     pub const TABLES: u32 = 16 * LEAF_SLOTS;
     /// Leaves of a peer's capability table.
-    pub const LEAVES: u32 = 3 + (BLOCKS + TABLES) / LEAF_SLOTS;
+    pub const LEAVES: u32 = 4 + (BLOCKS + TABLES) / LEAF_SLOTS;
 }
 
 /// Frames of a block of memory for pages: what one large page maps.
@@ -158,8 +166,8 @@ pub struct Setup {
     pub table_frames: u64,
     /// Number of entries in `ranges`.
     pub range_count: u64,
-    /// Reserved; zero.
-    pub reserved: u64,
+    /// Where threads of the program begin.
+    pub entry: u64,
     /// Pages of the program's data. The bytes are at [`IMAGE`], one range behind the other.
     pub ranges: [ImageRange; MAX_RANGES],
 }

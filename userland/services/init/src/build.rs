@@ -219,13 +219,13 @@ impl Builder {
 
     /// Frames that the stacks of invocations by init and by all programs of the run can take.
     fn reserved(&self, served: Served) -> u64 {
-        let guests = match self.is_multiple() {
-            true => self.nodes().count(),
-            false => (0..GUESTS as usize)
-                .filter(|n| self.archive.has(PROGRAM_ITEM + n))
-                .count(),
-        };
-        served.frames(INIT_THREADS) + guests as u64 * served.frames(MAX_PROGRAM_THREADS)
+        let own = served.frames(INIT_THREADS);
+        if self.is_multiple() {
+            // Processes, and the actors of their peers.
+            return own + self.nodes().count() as u64 * (own + served.frames(MAX_PROGRAM_THREADS));
+        }
+        let guests = (0..GUESTS as usize).filter(|n| self.archive.has(PROGRAM_ITEM + n));
+        own + guests.count() as u64 * served.frames(MAX_PROGRAM_THREADS)
     }
 
     /// Adds frames for the stacks of invocations to init's own supplies, which are the kernel's choice.

@@ -17,7 +17,7 @@ use dyad_abi::service::peer::{
     self, BLOCK_FRAMES, Counted, IMAGE, ImageRange, MAX_RANGES, RING_PAGES, SETUP, Setup, WINDOW,
     door, op, peer_on, process_on, ring,
 };
-use dyad_abi::service::{INFO_BASE, INIT_THREADS, SERVED, sched, slot, thread_id};
+use dyad_abi::service::{CONSOLE_BUFFER, INFO_BASE, INIT_THREADS, SERVED, sched, slot, thread_id};
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, ReportKind, tcb_address};
 use dyad_abi::{Error, NodeId};
 use dyad_services::image::{filled_pages, zero_pages};
@@ -102,7 +102,7 @@ impl Group {
         }
     }
 
-    /// Takes the memory of a process out of its peer: the window, and the control blocks.
+    /// Takes the memory of a process out of its peer: the window, control blocks, buffers of the console.
     pub fn leave(&self, process: &Program) -> dyad_abi::Result<()> {
         let Some(peer) = self.peer_of(process) else {
             return Ok(());
@@ -115,6 +115,8 @@ impl Group {
             for n in 0..MAX_PROGRAM_THREADS {
                 let block = tcb_address(thread_id(process.layout, n));
                 crate::takedown::unmap(space, isa, block)?;
+                let text = CONSOLE_BUFFER + n * PAGE_SIZE;
+                crate::takedown::unmap(space, isa, text)?;
             }
         }
         space.shootdown(
@@ -323,7 +325,7 @@ impl Builder {
             crate::ask::enter(&mut self.store, number, p.space, endpoints)
                 .during("requests to threads")?;
         }
-        self.console_of(&mut p, node, services)?;
+        self.console_of(&mut p, (node, peer), services)?;
         let rights = [
             SpaceOp::Map,
             SpaceOp::Unmap,
@@ -336,6 +338,15 @@ impl Builder {
             .into_iter()
             .fold(Rights::NONE, |all, op| all.or(op.right()));
         peer.give(peer::slot::SPACE, p.space, rights)?;
+        // The actor starts threads of its process.
+        let own = &mut self.window.own;
+        own.admit(peer.number).during("stacks of invocations")?;
+        peer.give(peer::slot::WAITS, endpoints, ReceiveOp::Receive.right())?;
+        for n in 0..MAX_PROGRAM_THREADS {
+            endpoints
+                .make_send(n, peer.place(peer::slot::thread(n)), 1)
+                .during("waking threads")?;
+        }
         let thread = self.threads(
             &mut p,
             (services.sched, schedule),
@@ -345,18 +356,22 @@ impl Builder {
         Ok((p, thread))
     }
 
-    /// Text of a process: that of the console's node goes to the console, and that of the others has a buffer which
-    /// nothing reads yet.
+    /// Text of a process: on the console's node it goes to the console, and elsewhere to the peer, which sends it to the
+    /// peer of that node. That one writes it as its process.
     fn console_of(
         &mut self,
         p: &mut Program,
-        node: NodeId,
+        (node, peer): (NodeId, &mut Program),
         services: &mut Services<'_>,
     ) -> Done<()> {
         if node.index() as u64 == self.info.console_node {
-            self.connect_to_console(p, services.console)
+            let console = &mut *services.console;
+            console.admit(peer.number).during("stacks of invocations")?;
+            peer.connect_by(slot::CONSOLE, (console, p.number), INVOKE)?;
+            self.connect_to_console(p, peer, console)
         } else {
-            self.lone_buffer(p)
+            p.connect_by(slot::CONSOLE, (peer, door::CONSOLE | p.number), INVOKE)?;
+            self.lone_buffer(p, peer)
         }
     }
 
@@ -423,7 +438,7 @@ impl Builder {
             blocks,
             table_frames: TABLE_FRAMES,
             range_count: 0,
-            reserved: 0,
+            entry: item.bundle.entry(),
             ranges: [ImageRange::default(); MAX_RANGES],
         };
         let mut image = IMAGE;

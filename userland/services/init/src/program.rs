@@ -555,6 +555,8 @@ pub const fn is_of_group(write: bool, start: u64) -> bool {
 const fn callers(number: u64) -> u64 {
     match number {
         program::INIT => INIT_THREADS,
+        // The actor.
+        program::PEER.. => INIT_THREADS,
         _ => MAX_PROGRAM_THREADS,
     }
 }

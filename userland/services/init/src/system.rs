@@ -398,7 +398,7 @@ impl Builder {
             .or(SpaceOp::Shootdown.right());
         pager.give(pager::space(number), p.space, rights)?;
         self.fault_handler(&p, pager)?;
-        self.console_buffer(&mut p, console)?;
+        self.console_buffer(&mut p, console, None)?;
         let thread = self.threads(
             &mut p,
             (sched, schedule),
@@ -477,7 +477,7 @@ impl Builder {
             guest.enter_thread(n, thread);
             main = main.or(Some(thread));
         }
-        guest.enter(p.component, p.entry, schedule.endpoints);
+        guest.enter(p, schedule.endpoints);
         main.ok_or(Error::Full).during("threads")
     }
 
@@ -557,16 +557,21 @@ impl Builder {
         Ok(())
     }
 
-    /// Connects a process to the console.
-    pub fn connect_to_console(&mut self, p: &mut Program, console: &mut Program) -> Done<()> {
+    /// Connects a process to the console. Its peer sees the buffer, too.
+    pub fn connect_to_console(
+        &mut self,
+        p: &mut Program,
+        peer: &mut Program,
+        console: &mut Program,
+    ) -> Done<()> {
         console.admit(p.number).during("stacks of invocations")?;
         self.console_tables(p.number, console)?;
         p.connect(slot::CONSOLE, console, INVOKE)?;
-        self.console_buffer(p, console)
+        self.console_buffer(p, console, Some(peer))
     }
 
     /// Pages in the place of the buffer that others share with the console.
-    pub fn lone_buffer(&mut self, p: &mut Program) -> Done<()> {
+    pub fn lone_buffer(&mut self, p: &mut Program, peer: &mut Program) -> Done<()> {
         let len = CONSOLE_THREADS * PAGE_SIZE;
         p.space
             .add_region(CONSOLE_BUFFER, len, RegionKind::Shared, true)
@@ -575,8 +580,11 @@ impl Builder {
             let frame = self.store.user(p.home, &mut p.user, 1);
             let (frame, _) = frame.during("buffer of the console")?;
             let (isas, va) = (p.isas, CONSOLE_BUFFER + page * PAGE_SIZE);
-            p.map(&mut self.store, isas, va, (frame, 0), Access::Write)
-                .during("buffer of the console")?;
+            for program in [&mut *p, &mut *peer] {
+                program
+                    .map(&mut self.store, isas, va, (frame, 0), Access::Write)
+                    .during("buffer of the console")?;
+            }
         }
         Ok(())
     }
@@ -593,7 +601,12 @@ impl Builder {
     }
 
     /// Pages that `p` and the console share: written there, read here.
-    fn console_buffer(&mut self, p: &mut Program, console: &mut Program) -> Done<()> {
+    fn console_buffer(
+        &mut self,
+        p: &mut Program,
+        console: &mut Program,
+        mut peer: Option<&mut Program>,
+    ) -> Done<()> {
         let len = CONSOLE_THREADS * PAGE_SIZE;
         let there = console_client(p.number);
         let store = &mut self.store;
@@ -617,6 +630,10 @@ impl Builder {
                 let (isas, from) = (self.isas, (frame, page));
                 p.map(store, isas, CONSOLE_BUFFER + offset, from, Access::Write)
                     .during("buffer of the console")?;
+                if let Some(peer) = &mut peer {
+                    peer.map(store, isas, CONSOLE_BUFFER + offset, from, Access::Write)
+                        .during("buffer of the console")?;
+                }
                 console
                     .map(store, isas, there + offset, from, Access::Read)
                     .during("buffer of the console")?;

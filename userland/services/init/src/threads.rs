@@ -23,7 +23,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::CapIndex;
-use dyad_abi::service::{INFO_BASE, process, program, sched, slot, thread_id, thread_of_id};
+use dyad_abi::service::{INFO_BASE, peer, process, program, sched, slot, thread_id, thread_of_id};
 use dyad_abi::user::MAX_PROGRAM_THREADS;
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 use dyad_services::asked::{Speaks, caller};
@@ -31,9 +31,9 @@ use dyad_services::ending::{Ending, exit_code};
 use dyad_services::robust::is_inside;
 use dyad_services::rt::{self, Call};
 use dyad_services::thread_word::{EndWord, State, ThreadWord};
-use dyad_sys::cap::{Cap, Component, Receive, Thread, ThreadSetup};
+use dyad_sys::cap::{Cap, Receive, Thread, ThreadSetup};
 
-use crate::program::HOME;
+use crate::program::{HOME, Program};
 use crate::service::say;
 use crate::{ask, emulate};
 
@@ -51,6 +51,8 @@ struct Entry {
 /// State of a program.
 pub struct Guest {
     component: AtomicU64,
+    /// The program by whose number stacks and control blocks are found.
+    layout: AtomicU64,
     entry: AtomicU64,
     endpoints: AtomicU64,
     threads: [Entry; THREADS],
@@ -69,6 +71,7 @@ pub struct Guest {
 static ALL: [Guest; GUESTS] = [const {
     Guest {
         component: AtomicU64::new(0),
+        layout: AtomicU64::new(0),
         entry: AtomicU64::new(0),
         endpoints: AtomicU64::new(0),
         threads: [const {
@@ -149,7 +152,9 @@ pub fn thread_of(call: &Call) -> Result<Cap<Thread>> {
 
 impl Guest {
     /// Notes a program whose first thread is about to run.
-    pub fn enter(&self, component: Cap<Component>, entry: u64, endpoints: Cap<Receive>) {
+    pub fn enter(&self, program: &Program, endpoints: Cap<Receive>) {
+        let (component, entry) = (program.component, program.entry);
+        self.layout.store(program.layout, Ordering::Relaxed);
         self.entry.store(entry, Ordering::Relaxed);
         self.endpoints.store(index(endpoints), Ordering::Relaxed);
         self.threads[0].word.run_first();
@@ -237,7 +242,7 @@ impl Guest {
             entry: self.entry.load(Ordering::Relaxed),
             arg: INFO_BASE | n,
             id: thread_id(number, n),
-            layout: 0,
+            layout: thread_id(self.layout.load(Ordering::Relaxed), n),
             ids: Cap::at(slot::THREAD_IDS),
             tag: sched::tag(scheduled(number, n)),
             scheduler: Some(cap(&self.endpoints)?),
@@ -358,7 +363,15 @@ pub fn request(call: &Call) -> Result<u64> {
         }
         process::START => {
             caller(call.badge, call.token)?;
-            of(call.badge)?.start((call.badge, call.token), a, b)
+            // The actor of a peer starts threads of its process on its node.
+            let Speaks { process, .. } = Speaks::of(call.badge);
+            let elsewhere = |node| b & 0xff != node;
+            if peer::node_of(call.badge).is_some_and(|n| elsewhere(n.index() as u64))
+                && process != call.badge
+            {
+                return Err(Error::Denied);
+            }
+            of(process)?.start((process, call.token), a, b)
         }
         process::END_THREAD => of(call.badge)?.end_thread(caller(call.badge, call.token)?),
         _ => Err(Error::BadArgument),

@@ -2,6 +2,9 @@
 
 extern crate alloc;
 
+mod text;
+mod threads;
+
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,11 +28,8 @@ use crate::memory::Frames;
 use crate::port::{Outside, Pages, kind, tag};
 use crate::service::{self, ORIGIN};
 use crate::slots;
+use threads::Threads;
 
-/// Words of a control block that travel with a thread: all that its layout names.
-const BLOCK_WORDS: usize = size_of::<dyad_abi::user::Tcb>() / 8;
-const BLOCK_LINES: u64 = BLOCK_WORDS as u64 / 8;
-const THREADS: usize = MAX_PROGRAM_THREADS as usize;
 /// Limits of the memory of a program, as the pager's.
 const LIMITS: Limits = Limits {
     start: HEAP_BASE,
@@ -37,6 +37,7 @@ const LIMITS: Limits = Limits {
     bytes: 256 << 30,
     window: 256 << 20,
 };
+/// Ranges of memory that a program may have, beside its data and stacks.
 const RANGES: usize = 48;
 
 /// What has been counted, for init.
@@ -46,25 +47,21 @@ pub static COUNTERS: [AtomicU64; Counted::ALL.len()] =
 /// A thread that has asked for something: its node, and its number.
 type Asker = (NodeId, u64);
 
-/// How a thread goes on: program counter, stack pointer, frame pointer or argument.
-type Going = [u64; 3];
-
 struct Actor {
     here: NodeId,
     pages: Pages,
     outside: Outside,
     ranges: Ranges<RANGES>,
     sleep: Sleep,
-    /// Threads that wait here until they come.
-    parked: [bool; THREADS],
-    /// Threads that have come before they waited.
-    arrived: [Option<Going>; THREADS],
-    /// Whether the first thread has begun.
-    begun: bool,
+    /// The threads of the program.
+    threads: Threads,
+    /// Where threads of the program begin.
+    entry: u64,
+    isa: Isa,
     /// Who waits until a range is on no node any more.
     unmapping: Vec<(Range, Asker)>,
     /// Records that found a full ring.
-    unsent: Vec<(NodeId, Head, [u64; BLOCK_WORDS])>,
+    unsent: Vec<(NodeId, Head, Vec<u64>)>,
     other_messages: u64,
     doorbells: u64,
 }
@@ -90,9 +87,9 @@ pub fn run(here: NodeId, isa: Isa, setup: &'static Setup) -> Result<core::conver
         outside: Outside::new(frames, links, setup),
         ranges: Ranges::new(LIMITS),
         sleep: Sleep::new(here),
-        parked: [false; THREADS],
-        arrived: [None; THREADS],
-        begun: false,
+        threads: Threads::new(here),
+        entry: setup.entry,
+        isa,
         unmapping: Vec::new(),
         unsent: Vec::new(),
         other_messages: 0,
@@ -216,14 +213,22 @@ impl Actor {
             match record.head[0] >> 8 {
                 kind::PAGE => self.page_message(node, &record.head),
                 kind::MOVED => self.moved(link, &record),
-                kind::ASK if self.here == ORIGIN => self.serve(
-                    (node, record.head[1]),
-                    [record.head[2], record.head[3], record.head[4]],
-                ),
-                kind::ANSWER if node == ORIGIN => {
-                    let [_, n, status, value, ..] = record.head;
-                    slots::answer(n, [status, value, 0, 0]);
+                kind::ASK => {
+                    let [_, n, what, a, b, c, of, _] = record.head;
+                    match NodeId::new(of) {
+                        Some(of) => self.serve((of, n), [what, a, b, c]),
+                        None => self.refuse(),
+                    }
                 }
+                kind::ANSWER => {
+                    let [_, n, status, value, ..] = record.head;
+                    self.answered(n, [status, value]);
+                }
+                kind::WAKE => {
+                    let [_, n, taken, ..] = record.head;
+                    self.wake(n, taken != 0);
+                }
+                kind::TEXT => self.text_has_come(link, &record),
                 _ => self.refuse(),
             }
             self.outside.incoming = None;
@@ -249,31 +254,6 @@ impl Actor {
         }
     }
 
-    /// A thread comes here.
-    fn moved(&mut self, link: usize, record: &dyad_msg::bulk::Record) {
-        let [_, n, pc, sp, fp, ..] = record.head;
-        if n >= MAX_PROGRAM_THREADS || dyad_msg::bulk::lines_behind(&record.head) != BLOCK_LINES {
-            return self.refuse();
-        }
-        let block = service::control_block(n);
-        let from = &self.outside.links[link];
-        from.receiver.copy(&from.back, record, |i, word| {
-            // Its address and its number are the same here.
-            if i >= 2 {
-                block[i % BLOCK_WORDS].store(word, Ordering::Relaxed);
-            }
-        });
-        let going = [pc, sp, fp];
-        match core::mem::take(&mut self.parked[n as usize]) {
-            true => self.go_on(n, going),
-            false => self.arrived[n as usize] = Some(going),
-        }
-    }
-
-    fn go_on(&self, n: u64, [pc, sp, fp]: Going) {
-        slots::answer(n, [0, pc, sp, fp]);
-    }
-
     /// A thread of the process has asked.
     fn asked(&mut self, n: u64) {
         let [what, a, b, c, d] = slots::words(n);
@@ -294,47 +274,20 @@ impl Actor {
                 }
             }
             service::ask::MOVE => self.leave(n, a, [b, c, d]),
-            service::ask::ARRIVED => {
-                let begins = self.here == ORIGIN && n == 0 && !self.begun;
-                if begins {
-                    self.begun = true;
-                    return self.go_on(n, [0; 3]);
-                }
-                match self.arrived[n as usize].take() {
-                    Some(going) => self.go_on(n, going),
-                    None => self.parked[n as usize] = true,
-                }
-            }
-            _ if self.here == ORIGIN => self.serve((ORIGIN, n), [what, a, b]),
-            _ => {
-                let head = [tag(kind::ASK, 0), n, what, a, b, 0, 0, 0];
-                self.send(ORIGIN, head, [0; BLOCK_WORDS]);
-            }
+            service::ask::ARRIVED => self.waits_to_come(n),
+            service::ask::END_THREAD => self.ends(n),
+            service::ask::CONSOLE => self.text((self.here, n), [a, b, c]),
+            service::ask::FUTEX_END if self.threads.takes_back(n) => slots::answer(n, [0, 1, 0, 0]),
+            _ => self.serve((self.here, n), [what, a, b, c]),
         }
     }
 
-    /// A thread goes to another node.
-    fn leave(&mut self, n: u64, node: u64, [pc, sp, fp]: Going) {
-        let known = |node: &NodeId| self.outside.links.iter().any(|l| l.node == *node);
-        let Some(node) = NodeId::new(node).filter(known) else {
-            return slots::answer(n, [Error::NoSuchNode.code(), 0, 0, 0]);
-        };
-        let block = service::control_block(n);
-        let words = core::array::from_fn(|i| block[i].load(Ordering::Relaxed));
-        // It may be back before this returns.
-        match self.arrived[n as usize].take() {
-            Some(going) => self.go_on(n, going),
-            None => self.parked[n as usize] = true,
-        }
-        let head = [tag(kind::MOVED, BLOCK_LINES), n, pc, sp, fp, 0, 0, 0];
-        self.send(node, head, words);
-    }
-
-    fn send(&mut self, to: NodeId, head: Head, words: [u64; BLOCK_WORDS]) {
+    fn send(&mut self, to: NodeId, head: Head, words: &[u64]) {
         self.other_messages += 1;
-        let waits = self.unsent.iter().any(|&(node, ..)| node == to);
-        if waits || !self.outside.push(to, &head, |i| words[i % BLOCK_WORDS]) {
-            self.unsent.push((to, head, words));
+        let word = |i: usize| words.get(i).copied().unwrap_or(0);
+        let waits = self.unsent.iter().any(|(node, ..)| *node == to);
+        if waits || !self.outside.push(to, &head, word) {
+            self.unsent.push((to, head, words.to_vec()));
         }
     }
 
@@ -342,7 +295,8 @@ impl Actor {
     fn resend(&mut self) {
         let mut full = dyad_dsm::NodeSet::EMPTY;
         for (to, head, words) in core::mem::take(&mut self.unsent) {
-            if full.has(to) || !self.outside.push(to, &head, |i| words[i % BLOCK_WORDS]) {
+            let word = |i: usize| words.get(i).copied().unwrap_or(0);
+            if full.has(to) || !self.outside.push(to, &head, word) {
                 full = full.with(to);
                 self.unsent.push((to, head, words));
             }
@@ -355,17 +309,45 @@ impl Actor {
         }
     }
 
-    /// At the origin: an operation on the regions of the program.
-    fn serve(&mut self, asker: Asker, [what, a, b]: [u64; 3]) {
+    /// An operation that a thread asks for, here or wherever it is done.
+    fn serve(&mut self, asker: Asker, [what, a, b, c]: [u64; 4]) {
         let done = match what {
+            // Of threads, where they are.
+            service::ask::WAKE | service::ask::REQUEST => match self.threads.way_to(a) {
+                Ok(Some(node)) => return self.pass_on(node, asker, [what, a, b, c]),
+                Ok(None) if what == service::ask::WAKE => {
+                    self.wake(a, false);
+                    Ok(0)
+                }
+                Ok(None) => self.request(a, b, c),
+                Err(e) => Err(e),
+            },
+            service::ask::START if self.starts_here(b) => self.start(a),
+            _ if self.here != ORIGIN => return self.pass_on(ORIGIN, asker, [what, a, b, c]),
+            service::ask::START => match self.node_of(b) {
+                Ok(node) => {
+                    self.threads.has_gone(a, node);
+                    return self.pass_on(node, asker, [what, a, b, c]);
+                }
+                Err(e) => Err(e),
+            },
             service::ask::MAP => self.map(a),
             service::ask::UNMAP => match self.unmap(asker, a, b) {
                 Ok(()) => return,
                 Err(e) => Err(e),
             },
+            service::ask::FUTEX_BEGIN => self.threads.futex.begin(asker, a),
+            service::ask::FUTEX_END => self.threads.futex.end(asker),
+            service::ask::FUTEX_WAKE => Ok(self.futex_wake(a, b)),
             _ => Err(Error::BadArgument),
         };
         self.answer(asker, done);
+    }
+
+    /// Has another peer do it, which answers the thread.
+    fn pass_on(&mut self, to: NodeId, (of, n): Asker, [what, a, b, c]: [u64; 4]) {
+        let of = of.index() as u64;
+        self.send(to, [tag(kind::ASK, 0), n, what, a, b, c, of, 0], &[]);
     }
 
     fn answer(&mut self, (node, n): Asker, done: Result<u64>) {
@@ -374,10 +356,10 @@ impl Actor {
             Err(e) => (e.code(), 0),
         };
         match node == self.here {
-            true => slots::answer(n, [status, value, 0, 0]),
+            true => self.answered(n, [status, value]),
             false => {
                 let head = [tag(kind::ANSWER, 0), n, status, value, 0, 0, 0, 0];
-                self.send(node, head, [0; BLOCK_WORDS]);
+                self.send(node, head, &[]);
             }
         }
     }

@@ -33,12 +33,17 @@ pub type Pages = Dsm<NODES, CHUNKS, PAGES, THREADS, QUEUE, REGIONS>;
 pub mod kind {
     /// A message of the page protocol: its header, and a page behind it or nothing.
     pub const PAGE: u64 = 1;
-    /// A thread goes on here: number, program counter, stack pointer, frame pointer; its control block.
+    /// A thread goes on here: number, program counter, stack pointer, frame pointer, whether it has been woken; its control
+    /// block.
     pub const MOVED: u64 = 2;
-    /// A thread asks the origin: number, operation, two arguments.
+    /// A thread asks: number, operation, three arguments, its node.
     pub const ASK: u64 = 3;
-    /// The origin's answer: number, status, value.
+    /// The answer: number, status, value.
     pub const ANSWER: u64 = 4;
+    /// A thread is to be woken: number, whether it has been taken off the list of those that wait for a word.
+    pub const WAKE: u64 = 5;
+    /// Text for the console: number, operation, offset, length; the text.
+    pub const TEXT: u64 = 6;
 }
 
 /// Lines of a page.

@@ -6,7 +6,9 @@ use core::ptr::with_exposed_provenance;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::service::peer::{SETUP, Setup, door, node_of, op};
-use dyad_abi::service::{pager, process, program, slot, thread_id, thread_of_id};
+use dyad_abi::service::{
+    CONSOLE_BUFFER, CONSOLE_THREADS, pager, process, program, slot, thread_id, thread_of_id,
+};
 use dyad_abi::user::{
     DATA_STACKS_BASE, FAULT_NO_MEMORY, PAGE_SIZE, Tcb, data_stack, stack_slot, tcb_address,
     thread_at,
@@ -20,7 +22,8 @@ use crate::{actor, heap, slots};
 
 /// The node where the program starts.
 pub const ORIGIN: NodeId = NodeId::new(0).unwrap();
-const INIT: Cap<Sinv> = Cap::at(slot::PROCESS);
+/// Invokes init.
+pub const INIT: Cap<Sinv> = Cap::at(slot::PROCESS);
 
 /// What handlers ask the actor, as the first word of a slot.
 pub mod ask {
@@ -30,6 +33,22 @@ pub mod ask {
     pub const MOVE: u64 = 2;
     /// `()`.
     pub const ARRIVED: u64 = 3;
+    /// `()`: the thread has ended.
+    pub const END_THREAD: u64 = 4;
+    /// `(n, place)`.
+    pub const START: u64 = 5;
+    /// `(n)`.
+    pub const WAKE: u64 = 6;
+    /// `(n, old, new)`.
+    pub const REQUEST: u64 = 7;
+    /// `(address)`.
+    pub const FUTEX_BEGIN: u64 = 8;
+    /// `(address)`.
+    pub const FUTEX_END: u64 = 9;
+    /// `(address, count)`.
+    pub const FUTEX_WAKE: u64 = 10;
+    /// `(operation, offset, length)`.
+    pub const CONSOLE: u64 = 11;
     /// Operations of the pager have this number and theirs.
     pub const FIRST_OF_PAGER: u64 = 16;
     /// `(length)`.
@@ -67,6 +86,16 @@ pub fn control_block(n: u64) -> &'static [AtomicU64; size_of::<Tcb>() / 8] {
     unsafe { &*with_exposed_provenance::<[AtomicU64; size_of::<Tcb>() / 8]>(at as usize) }
 }
 
+/// The words of the buffers of the console.
+pub fn console_buffer() -> &'static [AtomicU64; BUFFER_WORDS] {
+    // SAFETY: 1. Init maps the buffers of the process here, at the address that they have there. 2. All who access them
+    // here use whole words, and a page is filled or read by one at a time.
+    unsafe { &*with_exposed_provenance::<[AtomicU64; BUFFER_WORDS]>(CONSOLE_BUFFER as usize) }
+}
+
+/// Words of all buffers of the console.
+pub const BUFFER_WORDS: usize = (CONSOLE_THREADS * PAGE_SIZE / 8) as usize;
+
 fn invoked(call: Call) -> [u64; 4] {
     if call.badge == program::INIT {
         return rt::words(from_init(&call));
@@ -80,6 +109,10 @@ fn invoked(call: Call) -> [u64; 4] {
         door::FAULT => fault(here, n, &call),
         door::PAGER => rt::words(paging(here, n, &call)),
         door::PROCESS => process(here, n, &call),
+        door::CONSOLE => {
+            let [what, a, b, _] = call.words;
+            rt::words(value(slots::ask(here, n, [ask::CONSOLE, what, a, b, 0])))
+        }
         _ => rt::words(Err(Error::Denied)),
     }
 }
@@ -142,7 +175,16 @@ fn paging(here: NodeId, n: u64, call: &Call) -> Result<u64> {
         pager::MAP_ANON | pager::UNMAP => {}
         _ => return Err(Error::BadArgument),
     }
-    let [status, value, ..] = slots::ask(here, n, [ask::FIRST_OF_PAGER + what, a, b, 0, 0])?;
+    value(slots::ask(
+        here,
+        n,
+        [ask::FIRST_OF_PAGER + what, a, b, 0, 0],
+    ))
+}
+
+/// The value of an answer with a status.
+fn value(answer: Result<[u64; 4]>) -> Result<u64> {
+    let [status, value, ..] = answer?;
     match Error::from_code(status) {
         None if status == 0 => Ok(value),
         e => Err(e.unwrap_or(Error::Corrupt)),
@@ -158,6 +200,13 @@ fn process(here: NodeId, n: u64, call: &Call) -> [u64; 4] {
             let refused = INIT.invoke([process::EXIT, a, 0, 0]);
             return rt::words(Err(refused.err().unwrap_or(Error::Corrupt)));
         }
+        process::END_THREAD => slots::ask(here, n, [ask::END_THREAD, 0, 0, 0, 0]),
+        process::START => slots::ask(here, n, [ask::START, a, b, 0, 0]),
+        process::WAKE => slots::ask(here, n, [ask::WAKE, a, 0, 0, 0]),
+        process::REQUEST => slots::ask(here, n, [ask::REQUEST, a, b, c, 0]),
+        process::FUTEX_BEGIN => slots::ask(here, n, [ask::FUTEX_BEGIN, a, 0, 0, 0]),
+        process::FUTEX_END => slots::ask(here, n, [ask::FUTEX_END, a, 0, 0, 0]),
+        process::FUTEX_WAKE => slots::ask(here, n, [ask::FUTEX_WAKE, a, b, 0, 0]),
         _ => Err(Error::Denied),
     };
     asked.unwrap_or_else(|e| rt::words(Err(e)))

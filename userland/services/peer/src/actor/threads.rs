@@ -1,0 +1,326 @@
+//! Threads of the program: where they are, how they come, go, begin and end, and which wait for words.
+
+use core::sync::atomic::Ordering;
+
+use dyad_abi::service::peer::slot;
+use dyad_abi::service::{INFO_BASE, process, program, thread_id};
+use dyad_abi::user::migrate_word::REQUEST;
+use dyad_abi::user::{MAX_PROGRAM_THREADS, Tcb, request, stack_slot};
+use dyad_abi::{Error, Isa, NodeId, Result};
+use dyad_msg::bulk::{Record, lines_behind};
+use dyad_services::rt;
+use dyad_sys::cap::{Cap, Receive, Send, Until};
+
+use super::{Actor, Asker, Vec};
+use crate::port::{kind, tag};
+use crate::service::{self, INIT, ORIGIN};
+use crate::slots;
+
+const THREADS: usize = MAX_PROGRAM_THREADS as usize;
+/// Words of a control block that travel with a thread: all that its layout names.
+const BLOCK_WORDS: usize = size_of::<Tcb>() / 8;
+const BLOCK_LINES: u64 = BLOCK_WORDS as u64 / 8;
+
+/// How a thread goes on: program counter, stack pointer, frame pointer or argument.
+type Going = [u64; 3];
+
+/// A thread of the program, as this node knows it.
+#[derive(Clone, Copy)]
+struct One {
+    /// The process has a kernel thread for it.
+    exists: bool,
+    /// That waits here until the thread comes, or begins again.
+    parked: bool,
+    /// It begins when that waits.
+    begins: bool,
+    /// It has come before that waited.
+    arrived: Option<Going>,
+    /// Where it has gone from here.
+    gone: Option<NodeId>,
+}
+
+impl One {
+    const NONE: One = One {
+        exists: false,
+        parked: false,
+        begins: false,
+        arrived: None,
+        gone: None,
+    };
+}
+
+/// The threads of the program.
+pub(super) struct Threads {
+    here: NodeId,
+    all: [One; THREADS],
+    /// Threads that have been taken off the list of those that wait for a word, and have not looked yet.
+    taken: u64,
+    /// At the origin: threads that wait for words.
+    pub(super) futex: Futex,
+}
+
+impl Threads {
+    /// The first thread of each process exists; at the origin it begins.
+    pub(super) fn new(here: NodeId) -> Threads {
+        let mut all = [One::NONE; THREADS];
+        all[0] = One {
+            exists: true,
+            begins: here == ORIGIN,
+            gone: (here != ORIGIN).then_some(ORIGIN),
+            ..One::NONE
+        };
+        Threads {
+            here,
+            all,
+            taken: 0,
+            futex: Futex(Vec::new()),
+        }
+    }
+
+    fn one(&mut self, n: u64) -> Result<&mut One> {
+        let n = usize::try_from(n).ok();
+        n.and_then(|n| self.all.get_mut(n)).ok_or(Error::NotFound)
+    }
+
+    /// The node to ask about a thread; `None`: it is here.
+    pub(super) fn way_to(&mut self, n: u64) -> Result<Option<NodeId>> {
+        let here = self.here;
+        let one = self.one(n)?;
+        match one.gone {
+            Some(node) => Ok(Some(node)),
+            None if one.exists => Ok(None),
+            None if here == ORIGIN => Err(Error::NotFound),
+            None => Ok(Some(ORIGIN)),
+        }
+    }
+
+    /// A thread is on another node from here on.
+    pub(super) fn has_gone(&mut self, n: u64, node: NodeId) {
+        if let Ok(one) = self.one(n) {
+            one.gone = Some(node);
+        }
+    }
+
+    /// Whether thread `n` has been taken off the list, of which it learns now.
+    pub(super) fn takes_back(&mut self, n: u64) -> bool {
+        let bit = 1 << (n % MAX_PROGRAM_THREADS);
+        let was = self.taken & bit != 0;
+        self.taken &= !bit;
+        was
+    }
+}
+
+/// Threads that wait for words, in the order in which they came: at the origin.
+pub(super) struct Futex(Vec<(Asker, u64)>);
+
+impl Futex {
+    /// A thread is about to wait for a word.
+    pub(super) fn begin(&mut self, asker: Asker, key: u64) -> Result<u64> {
+        self.0.retain(|(waiter, _)| waiter.1 != asker.1);
+        self.0.push((asker, key));
+        Ok(0)
+    }
+
+    /// A thread does not wait any more. 1: it has been taken.
+    pub(super) fn end(&mut self, asker: Asker) -> Result<u64> {
+        let before = self.0.len();
+        self.0.retain(|(waiter, _)| waiter.1 != asker.1);
+        Ok(u64::from(self.0.len() == before))
+    }
+
+    /// Takes the first thread that waits for a word.
+    fn take(&mut self, key: u64) -> Option<Asker> {
+        let at = self.0.iter().position(|&(_, k)| k == key)?;
+        Some(self.0.remove(at).0)
+    }
+}
+
+impl Actor {
+    /// The kernel thread of thread `n` waits until that comes.
+    pub(super) fn waits_to_come(&mut self, n: u64) {
+        let Ok(one) = self.threads.one(n) else {
+            return;
+        };
+        if core::mem::take(&mut one.begins) {
+            return self.go_on(n, [0; 3]);
+        }
+        match one.arrived.take() {
+            Some(going) => self.go_on(n, going),
+            None => one.parked = true,
+        }
+    }
+
+    fn go_on(&self, n: u64, [pc, sp, last]: Going) {
+        slots::answer(n, [0, pc, sp, last]);
+    }
+
+    /// A thread goes to another node.
+    pub(super) fn leave(&mut self, n: u64, node: u64, [pc, sp, fp]: Going) {
+        let node = match self.node_of(node) {
+            Ok(node) if node != self.here => node,
+            _ => return slots::answer(n, [Error::NoSuchNode.code(), 0, 0, 0]),
+        };
+        let block = service::control_block(n);
+        let words: [u64; BLOCK_WORDS] = core::array::from_fn(|i| block[i].load(Ordering::Relaxed));
+        // What has been sent to wake it goes with it.
+        let woken = Cap::<Receive>::at(slot::WAITS).receive(n, Until::Now);
+        let woken = u64::from(woken.is_ok_and(|bits| bits != 0));
+        self.threads.has_gone(n, node);
+        self.waits_to_come(n);
+        let head = [tag(kind::MOVED, BLOCK_LINES), n, pc, sp, fp, woken, 0, 0];
+        self.send(node, head, &words);
+    }
+
+    /// A thread comes here.
+    pub(super) fn moved(&mut self, link: usize, record: &Record) {
+        let [_, n, pc, sp, last, woken, ..] = record.head;
+        if n >= MAX_PROGRAM_THREADS || lines_behind(&record.head) != BLOCK_LINES {
+            return self.refuse();
+        }
+        let block = service::control_block(n);
+        let from = &self.outside.links[link];
+        from.receiver.copy(&from.back, record, |i, word| {
+            // Its address and its number are the same here.
+            if i >= 2 {
+                block[i % BLOCK_WORDS].store(word, Ordering::Relaxed);
+            }
+        });
+        let Ok(one) = self.threads.one(n) else {
+            return;
+        };
+        one.gone = None;
+        let going = [pc, sp, last];
+        match core::mem::take(&mut one.parked) {
+            true => self.go_on(n, going),
+            false => {
+                one.arrived = Some(going);
+                if !one.exists
+                    && let Err(e) = self.make(n)
+                {
+                    self.outside.failed = Some(("starting a thread", e));
+                }
+            }
+        }
+        if woken != 0 {
+            self.wake(n, false);
+        }
+    }
+
+    /// Has init start the kernel thread of thread `n` in the process.
+    fn make(&mut self, n: u64) -> Result<()> {
+        INIT.request([process::START, n, self.here.index() as u64, 0])?;
+        self.threads.one(n)?.exists = true;
+        Ok(())
+    }
+
+    /// The node of a place where a thread is to begin, or go.
+    pub(super) fn node_of(&self, place: u64) -> Result<NodeId> {
+        if place >> 8 != 0 {
+            return Err(Error::BadArgument);
+        }
+        let known = |node: &NodeId| {
+            *node == self.here || self.outside.links.iter().any(|l| l.node == *node)
+        };
+        NodeId::new(place).filter(known).ok_or(Error::NoSuchNode)
+    }
+
+    pub(super) fn starts_here(&self, place: u64) -> bool {
+        self.node_of(place) == Ok(self.here)
+    }
+
+    /// Thread `n` begins here.
+    pub(super) fn start(&mut self, n: u64) -> Result<u64> {
+        if n == 0 {
+            return Err(Error::BadArgument);
+        }
+        let (entry, isa) = (self.entry, self.isa);
+        let one = self.threads.one(n).map_err(|_| Error::BadArgument)?;
+        let id = thread_id(program::FIRST, n);
+        if one.exists && !one.parked {
+            return Err(Error::Again);
+        }
+        one.begins = true;
+        one.gone = None;
+        match core::mem::take(&mut one.parked) {
+            true => {
+                let (_, top) = stack_slot(isa, id);
+                let sp = match isa {
+                    // As after a call.
+                    Isa::X86_64 => top - 8,
+                    Isa::Aarch64 => top,
+                };
+                self.go_on(n, [entry | process::WITH_ARGUMENT, sp, INFO_BASE | n]);
+            }
+            false => self.make(n)?,
+        }
+        Ok(id.into())
+    }
+
+    /// Thread `n` has ended: its kernel thread waits until it begins again.
+    pub(super) fn ends(&mut self, n: u64) {
+        match self.threads.one(n) {
+            Ok(one) if n != 0 => one.parked = true,
+            _ => slots::answer(n, [Error::Denied.code(), 0, 0, 0]),
+        }
+    }
+
+    /// Wakes thread `n`, which is here or is looked for.
+    pub(super) fn wake(&mut self, n: u64, taken: bool) {
+        match self.threads.way_to(n) {
+            Ok(None) => {
+                if taken {
+                    self.threads.taken |= 1 << n;
+                }
+                // If it does not wait, the bit ends its next wait.
+                let _ = Cap::<Send>::at(slot::thread(n)).send();
+            }
+            Ok(Some(node)) => {
+                let head = [tag(kind::WAKE, 0), n, taken.into(), 0, 0, 0, 0, 0];
+                self.send(node, head, &[]);
+            }
+            // It has ended.
+            Err(_) => {}
+        }
+    }
+
+    /// Changes what thread `n`, which is here, is asked to do at its next migration point.
+    pub(super) fn request(&mut self, n: u64, old: u64, new: u64) -> Result<u64> {
+        if new != request::NONE {
+            let node = request::node(new).ok_or(Error::NoSuchNode)?;
+            self.node_of(node.index() as u64)?;
+            if !rt::hardware(self.here).node_state(node)?.is_live() {
+                return Err(Error::NodeDead);
+            }
+        }
+        const WORD: usize = core::mem::offset_of!(Tcb, migrate) / 8 + REQUEST;
+        let word = &service::control_block(n)[WORD];
+        let was = word
+            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+            .unwrap_or_else(|was| was);
+        if was == old && new != request::NONE && n == 0 {
+            self.wake(n, false);
+        }
+        Ok(was)
+    }
+
+    /// Wakes up to `count` threads that wait for a word.
+    pub(super) fn futex_wake(&mut self, key: u64, count: u64) -> u64 {
+        let mut woken = 0;
+        while woken < count
+            && let Some((_, n)) = self.threads.futex.take(key)
+        {
+            self.wake(n, true);
+            woken += 1;
+        }
+        woken
+    }
+
+    /// A thread of the process gets its answer.
+    pub(super) fn answered(&mut self, n: u64, [status, value]: [u64; 2]) {
+        if slots::words(n)[0] == service::ask::FUTEX_END {
+            // It learns by this answer that it has been taken.
+            self.threads.takes_back(n);
+        }
+        slots::answer(n, [status, value, 0, 0]);
+    }
+}
