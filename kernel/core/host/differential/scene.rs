@@ -296,12 +296,12 @@ impl Scene {
             0..14 => {
                 let (t, v, f) = (at(rng), va(rng), one(rng, &self.frames));
                 let first = rng.below(4).saturating_sub(1);
-                let how = [0, MAP_WRITE, MAP_WRITE, 2, 4, 5][below(rng, 6)];
+                let how = [0, MAP_WRITE, MAP_WRITE, 2, 5][below(rng, 5)];
                 call(space, SpaceOp::Map as u32, [t, v, f, first, how])
             }
             14..24 => call(space, SpaceOp::Unmap as u32, [at(rng), va(rng), 0, 0, 0]),
             24..28 => {
-                let a = [at(rng), va(rng), rng.below(4), 0, 0];
+                let a = [at(rng), va(rng), rng.below(6), 0, 0];
                 call(space, SpaceOp::Protect as u32, a)
             }
             28..44 => {
