@@ -7,8 +7,8 @@
 use core::sync::atomic::Ordering;
 
 use dyad_abi::cap::{
-    CapIndex, CapType, ComponentOp, MAP_EXECUTE, MAP_WRITE, ObjectKind, RETURN, Rights, SpaceOp,
-    TableAt,
+    CapIndex, CapType, ComponentOp, MAP_EXECUTE, MAP_NONE, MAP_WRITE, ObjectKind, RETURN, Rights,
+    SpaceOp, TableAt,
 };
 use dyad_abi::user::{PAGE_SIZE, USER_END, USER_MIN};
 use dyad_abi::{Error, Isa};
@@ -151,7 +151,16 @@ fn unmap_and_protect_take_addresses_of_programs_only() {
 fn map_and_protect_take_known_ways_to_map_only() {
     both_paths(|rig, _| {
         let pages = Pages::new(rig)?;
-        for how in [MAP_EXECUTE << 1, MAP_WRITE | 1 << 32, 1 << 63, u64::MAX] {
+        // No access is for pages that are there.
+        pages.refuses(rig, MAP, VA, MAP_NONE, Error::BadArgument)?;
+        for how in [
+            MAP_NONE | MAP_WRITE,
+            MAP_NONE | MAP_EXECUTE,
+            MAP_NONE << 1,
+            MAP_WRITE | 1 << 32,
+            1 << 63,
+            u64::MAX,
+        ] {
             pages.refuses(rig, MAP, VA, how, Error::BadArgument)?;
             pages.refuses(rig, PROTECT, VA + PAGE_SIZE, how, Error::BadArgument)?;
         }

@@ -301,7 +301,7 @@ impl Scene {
             }
             14..24 => call(space, SpaceOp::Unmap as u32, [at(rng), va(rng), 0, 0, 0]),
             24..28 => {
-                let a = [at(rng), va(rng), rng.below(4), 0, 0];
+                let a = [at(rng), va(rng), rng.below(6), 0, 0];
                 call(space, SpaceOp::Protect as u32, a)
             }
             28..44 => {
