@@ -13,7 +13,7 @@ use libtest_mimic::{Failed, Trial};
 use crate::times;
 
 /// The programs of the tier `quick`.
-const QUICK: [&str; 3] = ["serde-json", "hashbrown", "sha2"];
+const QUICK: [&str; 1] = ["serde-json"];
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {

@@ -1,10 +1,11 @@
-//! A program made by `new`, from its first line to a verified run on real machines.
+//! A program made by `new`, from its first line to a verified run on real machines. The tier `quick` makes one of tasks.
 
 use crate::common;
 
 use std::process::Command;
 
 use common::{Scratch, report, text};
+use dyad_tier::Tier;
 
 /// Makes a program of a style, runs it, and returns what its run printed and reported.
 fn made(style: &[&str]) -> (String, serde_json::Value) {
@@ -67,6 +68,9 @@ fn a_new_program_builds_runs_and_hops() {
 
 #[test]
 fn a_new_program_of_threads_moves_below_its_calls() {
+    if Tier::now() == Tier::Quick {
+        return;
+    }
     let (t, r) = made(&["--thread"]);
     assert!(
         t.contains("at the bottom of the recursion on aarch64"),
@@ -78,6 +82,9 @@ fn a_new_program_of_threads_moves_below_its_calls() {
 
 #[test]
 fn crates_that_want_std_are_told_with_the_line_to_write() {
+    if Tier::now() == Tier::Quick {
+        return;
+    }
     let dir = Scratch::new("wants-std");
     let run = |args: &[&str]| {
         let mut c = Command::new(env!("CARGO_BIN_EXE_xtask"));
