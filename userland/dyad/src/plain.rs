@@ -103,7 +103,7 @@ fn nearest(isa: Isa) -> Result<NodeId, sys::Error> {
 /// The entry of plain threads.
 #[cfg(target_os = "none")]
 pub fn start(argument: u64) -> ! {
-    dyad_rt::group::arrive(argument, begin);
+    dyad_sys::group::arrive(argument, begin);
     begin(argument)
 }
 

@@ -89,11 +89,11 @@ where
         && number != Number::FIRST
     {
         #[cfg(target_os = "none")]
-        dyad_rt::group::arrive(argument, begin);
+        dyad_sys::group::arrive(argument, begin);
         begin(argument);
     }
     #[cfg(target_os = "none")]
-    dyad_rt::group::arrive_with_tasks();
+    dyad_sys::group::arrive_with_tasks();
     crate::emulation::at_entry(argument);
     if !STARTED.with(|s| s.replace(true)) {
         spawn_main(main());

@@ -19,8 +19,6 @@ extern crate std;
 pub mod crossing;
 pub mod emulation;
 pub mod futex;
-#[cfg(target_os = "none")]
-pub mod group;
 pub mod heap;
 mod local;
 mod lock;

@@ -194,8 +194,8 @@ mod target {
 
     use super::{Block, attempt, block, may_go, of_tasks, stub};
     use crate::emulation::{Apart, Arrived, Going};
-    use crate::group;
     use dyad_abi::service::process;
+    use dyad_sys::group;
     use dyad_sys::thread::own;
 
     /// The thread's native stacks, and what is kept of frames meanwhile.
@@ -271,8 +271,8 @@ mod target {
             Err(e) => return e,
         };
         let (_, top) = stack_slot(isa, block().thread as u32);
-        let stack = [crate::emulation::empty_on(isa, top), 0];
-        if group::is_multiple() {
+        let stack = [group::empty_on(isa, top), 0];
+        if dyad_sys::is_multiple() {
             let pc = entry as usize as u64 | process::WITH_ARGUMENT;
             // SAFETY: 1. As below.
             return unsafe { group::leave(node, pc, stack[0], argument) };
@@ -316,7 +316,7 @@ mod target {
             return own().migrate(node).map(drop);
         }
         let (mut bottom, top) = stack_slot(to, block.thread as u32);
-        let multiple = group::is_multiple();
+        let multiple = dyad_sys::is_multiple();
         if multiple {
             bottom += group::WAITING;
         }

@@ -121,6 +121,10 @@ pub fn start(n: Number, node: NodeId, cpu: CpuId) -> Result<u32> {
 /// and in an invocation, this is a wrong call; it ends the program.
 pub fn end() -> ! {
     if number().is_some_and(|n| n != Number::FIRST) {
+        #[cfg(target_os = "none")]
+        if crate::is_multiple() {
+            crate::group::end();
+        }
         // Comes back only if it is refused.
         let _ = PROCESS.request([process::END_THREAD, 0, 0, 0]);
     }

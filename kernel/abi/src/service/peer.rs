@@ -74,7 +74,8 @@ pub mod door {
 
 /// Operations of a peer, for init only.
 pub mod op {
-    /// `()`: the group has ended: all threads that wait here go on, and end. Value: 0.
+    /// `()`: the group has ended: all threads that wait here go on, and end. Value: 1 if the peer touches nothing of the
+    /// process any more; else it is to be asked again.
     pub const END: u64 = 1;
     /// `(a [`Counted`](super::Counted))`: what has been counted. Value: the number.
     pub const COUNTER: u64 = 2;

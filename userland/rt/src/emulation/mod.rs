@@ -307,16 +307,7 @@ fn enter(n: u64, interpret: u64) {
 
 /// The stack pointer at the start of a function on an empty stack of this ISA.
 pub fn empty(top: u64) -> u64 {
-    empty_on(dyad_sys::isa(), top)
-}
-
-/// The stack pointer at the start of a function on an empty stack of an ISA.
-pub(crate) fn empty_on(isa: Isa, top: u64) -> u64 {
-    match isa {
-        // As after a call.
-        Isa::X86_64 => top - 8,
-        Isa::Aarch64 => top,
-    }
+    dyad_sys::group::empty_on(dyad_sys::isa(), top)
 }
 
 /// Entry function of a separate stack.

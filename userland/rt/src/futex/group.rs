@@ -24,19 +24,19 @@ fn ask(what: u64, key: u64, count: u64) -> Result<u64> {
 /// As [`wait`](super::wait).
 pub(super) fn wait(word: &AtomicU32, value: u32, deadline_ns: u64) -> Result<()> {
     let key = super::key(word);
-    ask(process::FUTEX_BEGIN, key, 0)?;
-    let why = match word.load(Ordering::SeqCst) == value {
-        false => Err(Error::Again),
-        true => match thread::wait(deadline_ns) {
-            // If it was not for this word, the wait has ended without a reason.
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Error::TimedOut),
-            Err(e) => Err(e),
-        },
-    };
-    match ask(process::FUTEX_END, key, 0)? {
-        0 => why,
-        _ => Ok(()),
+    loop {
+        ask(process::FUTEX_BEGIN, key, 0)?;
+        let woken = match word.load(Ordering::SeqCst) == value {
+            false => Err(Error::Again),
+            true => thread::wait(deadline_ns),
+        };
+        match (ask(process::FUTEX_END, key, 0)?, woken) {
+            (1.., _) => return Ok(()),
+            // Meant an earlier wait of this thread, that had ended before.
+            (0, Ok(true)) => {}
+            (0, Ok(false)) => return Err(Error::TimedOut),
+            (0, Err(e)) => return Err(e),
+        }
     }
 }
 

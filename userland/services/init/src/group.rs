@@ -84,8 +84,8 @@ impl Group {
     /// Has all threads go on that wait in peers.
     pub fn end(&self) -> Done<()> {
         for peer in self.peers.iter().flatten() {
-            let ended = peer.entry.request([op::END, 0, 0, 0]);
-            ended.during("end at a peer")?;
+            let stopped = || peer.entry.request([op::END, 0, 0, 0]);
+            crate::takedown::until(|| Ok(stopped()? != 0)).during("end at a peer")?;
         }
         Ok(())
     }

@@ -130,6 +130,25 @@ impl Clock for Fused {
     }
 }
 
+/// Waits until something is so.
+///
+/// # Errors
+///
+/// `TimedOut`; as the question.
+pub fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    for _ in 0..STOP_LOOKS {
+        if is_so()? {
+            return Ok(());
+        }
+        sleep(rt::hardware(HOME).now()? + STOP_LOOK_NS)?;
+    }
+    Err(Error::TimedOut)
+}
+
+/// How often it is looked whether something has stopped, and how long between two looks.
+const STOP_LOOKS: u32 = 10_000;
+const STOP_LOOK_NS: u64 = 500_000;
+
 /// Sleeps until a time, or less.
 fn sleep(until: u64) -> Result<()> {
     match ENDPOINT.receive(SLEEP_LINE, Until::Deadline(until)) {

@@ -98,8 +98,13 @@ pub fn run(here: NodeId, isa: Isa, setup: &'static Setup) -> Result<core::conver
     if here == ORIGIN {
         actor.regions(setup)?;
     }
-    loop {
+    while !slots::has_ended() {
         actor.turn()?;
+    }
+    // What it works with is taken away.
+    slots::stop();
+    loop {
+        Cap::<Receive>::at(slot::ACTOR).receive(0, Until::Never)?;
     }
 }
 

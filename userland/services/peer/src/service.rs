@@ -121,8 +121,8 @@ fn from_init(call: &Call) -> Result<u64> {
     let [what, a, ..] = call.words;
     match what {
         op::END => {
-            slots::end();
-            Ok(0)
+            slots::end(rt::hardware(ORIGIN).where_am_i()?.node);
+            Ok(slots::has_stopped().into())
         }
         op::COUNTER => {
             let counter = usize::try_from(a).ok().and_then(|n| actor::COUNTERS.get(n));
@@ -197,7 +197,7 @@ fn process(here: NodeId, n: u64, call: &Call) -> [u64; 4] {
         process::MOVE => slots::ask(here, n, [ask::MOVE, what >> 8, a, b, c]),
         process::ARRIVED => slots::ask(here, n, [ask::ARRIVED, 0, 0, 0, 0]),
         process::EXIT => {
-            let refused = INIT.invoke([process::EXIT, a, 0, 0]);
+            let refused = INIT.request([process::EXIT, a, 0, 0]);
             return rt::words(Err(refused.err().unwrap_or(Error::Corrupt)));
         }
         process::END_THREAD => slots::ask(here, n, [ask::END_THREAD, 0, 0, 0, 0]),

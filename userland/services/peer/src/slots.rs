@@ -38,6 +38,8 @@ static SLOTS: [Slot; THREADS] = [const {
 }; THREADS];
 /// Threads that have asked and whose words the actor has not taken, by bit.
 static POSTED: AtomicU64 = AtomicU64::new(0);
+/// Whether the actor has stopped for that.
+static STOPPED: AtomicBool = AtomicBool::new(false);
 /// Whether the group has ended.
 static ENDED: AtomicBool = AtomicBool::new(false);
 
@@ -99,14 +101,25 @@ fn wake(n: u64) {
     let _ = Cap::<Send>::at(slot::waiter(n)).send();
 }
 
+/// Whether the actor has seen that the group has ended, and touches nothing any more.
+pub fn has_stopped() -> bool {
+    STOPPED.load(Ordering::Acquire)
+}
+
+/// The actor touches nothing any more. For the actor.
+pub fn stop() {
+    STOPPED.store(true, Ordering::Release);
+}
+
 /// Whether the group has ended.
 pub fn has_ended() -> bool {
     ENDED.load(Ordering::Acquire)
 }
 
 /// The group has ended: all threads that wait go on.
-pub fn end() {
+pub fn end(here: NodeId) {
     ENDED.store(true, Ordering::Release);
+    let _ = Cap::<Send>::at(slot::doorbell(here)).send();
     for n in 0..MAX_PROGRAM_THREADS {
         wake(n);
     }

@@ -11,28 +11,39 @@
 //! The frames that the thread lays out lie on the stack on which the kernel thread over there waits. So that waits on a
 //! small stack of its own, below the frames, and jumps from there.
 
+#![allow(unsafe_code)]
+
 use dyad_abi::service::{process, slot};
 use dyad_abi::user::stack_slot;
-use dyad_abi::{Error, NodeId, Result};
-use dyad_sys::cap::{Cap, Sinv};
-use dyad_sys::tcb::block;
-use dyad_sys::thread::own;
+use dyad_abi::{Error, Isa, NodeId, Result};
+
+use crate::cap::{Cap, Sinv};
+use crate::is_multiple;
+use crate::tcb::block;
+use crate::thread::own;
 
 const PROCESS: Cap<Sinv> = Cap::at(slot::PROCESS);
 /// Bytes at the lower end of a native stack on which a thread waits that is elsewhere.
 pub const WAITING: u64 = 32 << 10;
 
-pub use dyad_sys::is_multiple;
-
 fn here() -> Result<NodeId> {
-    Ok(dyad_sys::where_am_i()?.node)
+    Ok(crate::where_am_i()?.node)
+}
+
+/// The stack pointer at the start of a function on an empty stack of an ISA.
+pub const fn empty_on(isa: Isa, top: u64) -> u64 {
+    match isa {
+        // As after a call.
+        Isa::X86_64 => top - 8,
+        Isa::Aarch64 => top,
+    }
 }
 
 /// The lower end of this thread's native stack here, and the top of the small stack there.
 fn waiting_stack() -> (u64, u64) {
-    let isa = dyad_sys::isa();
+    let isa = crate::isa();
     let (bottom, _) = stack_slot(isa, block().thread as u32);
-    (bottom, crate::emulation::empty_on(isa, bottom + WAITING))
+    (bottom, empty_on(isa, bottom + WAITING))
 }
 
 /// Continues in a function on the small stack. Returns only if that is refused.
@@ -83,10 +94,10 @@ fn ask(words: [u64; 4]) -> Option<Error> {
 ///
 /// # Safety
 ///
-/// As for [`Cap::jump`](dyad_sys::cap::Cap::jump).
+/// As for [`Cap::jump`](crate::cap::Cap::jump).
 pub unsafe fn leave(node: NodeId, pc: u64, sp: u64, fp_or_argument: u64) -> Error {
     // What can be refused is refused here: later there is no way back.
-    match dyad_sys::is_live(node) {
+    match crate::is_live(node) {
         Ok(true) => {}
         Ok(false) => return Error::NodeDead,
         Err(e) => return e,
@@ -113,9 +124,19 @@ extern "C" fn wait(departure: u64) -> ! {
     give_up(ask(words))
 }
 
+/// The calling thread ends. Its kernel thread waits until the thread with this number begins again.
+pub fn end() -> ! {
+    // SAFETY: 1. The thread has ended: nothing that is on its stack is needed.
+    give_up(Some(unsafe { on_waiting_stack(ended, 0) }))
+}
+
+extern "C" fn ended(_: u64) -> ! {
+    give_up(ask([process::END_THREAD, 0, 0, 0]))
+}
+
 /// The group has ended, or the peer says what it cannot say.
 fn give_up(_: Option<Error>) -> ! {
-    dyad_sys::abandon(process::LOST_CODE as u32)
+    crate::abandon(process::LOST_CODE as u32)
 }
 
 /// At the entry of a thread that runs plain functions. With one kernel it comes back. With several, the thread goes on in
@@ -137,9 +158,9 @@ extern "C" fn arrived(start: u64) -> ! {
     if let Some(e) = ask([process::ARRIVED, 0, 0, 0]) {
         give_up(Some(e));
     }
-    let isa = dyad_sys::isa();
+    let isa = crate::isa();
     let (_, top) = stack_slot(isa, block().thread as u32);
-    let stack = [crate::emulation::empty_on(isa, top), 0];
+    let stack = [empty_on(isa, top), 0];
     let e = match here() {
         // SAFETY: 1. The second word is `begin` of `arrive`. 2. The stack is this thread's, and nothing is on it.
         Ok(here) => unsafe { own().jump(here, begin, stack, argument) },
