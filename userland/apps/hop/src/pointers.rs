@@ -87,6 +87,7 @@ impl View {
             other.title()
         );
         let mut wrong = Vec::new();
+        let multiple = sys::is_multiple();
         for (a, b) in self.objects.iter().zip(&other.objects) {
             let pool = |o: &Object| match system.pool_of(o.physical) {
                 Some(pool) => format!("{pool} pool"),
@@ -94,7 +95,7 @@ impl View {
             };
             let (pool_a, pool_b) = (pool(a), pool(b));
             let memory = if pool_a == pool_b {
-                pool_a
+                pool_a.clone()
             } else {
                 format!("{pool_a} | {pool_b}")
             };
@@ -110,7 +111,12 @@ impl View {
             if a.address != b.address {
                 wrong.push(format!("{}: addresses differ", a.name));
             }
-            if a.is_code && self.isa != other.isa {
+            if multiple {
+                // Each kernel has its own, in its own memory.
+                if pool_a == pool_b {
+                    wrong.push(format!("{}: both in the {pool_a}", a.name));
+                }
+            } else if a.is_code && self.isa != other.isa {
                 if one_copy {
                     wrong.push(format!("{}: one copy for two ISAs", a.name));
                 }
@@ -120,7 +126,7 @@ impl View {
             for (object, view) in [(a, self), (b, other)] {
                 // Asked from here, both page tables say what each side has seen itself.
                 let now = sys::translate(object.address, view.isa).map(|t| t.physical);
-                if now != Ok(object.physical) {
+                if now != Ok(object.physical) && !multiple {
                     wrong.push(format!("{}: {} table changed", a.name, view.isa));
                 }
                 if system.pool_of(object.physical).is_none() {

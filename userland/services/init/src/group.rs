@@ -5,7 +5,7 @@
 //!              image, frames, page tables: pool 0                    image, frames, page tables: pool 1
 //! ```
 //!
-//! A process gets nothing by which it could reach another pool: no supply, no memory, no right to its own space. Its peer
+//! A process gets nothing by which it could reach another pool: no supply, no memory, no right to change its own space. Its peer
 //! gets the address space, all free frames of its node's pool, and memory for page tables. The bytes of the program's data
 //! go to the first peer, which has the pages then; text and constants are in each process.
 
@@ -338,6 +338,8 @@ impl Builder {
             .into_iter()
             .fold(Rights::NONE, |all, op| all.or(op.right()));
         peer.give(peer::slot::SPACE, p.space, rights)?;
+        // Where its own pages are; it can change nothing by that.
+        p.give(slot::SPACE, p.space, SpaceOp::Translate.right())?;
         // The actor starts threads of its process.
         let own = &mut self.window.own;
         own.admit(peer.number).during("stacks of invocations")?;
