@@ -31,6 +31,16 @@ pub fn trials() -> Vec<Trial> {
         ),
         test(
             Tiers::FULL.and(Tiers::LONG),
+            "programs_of_threads_on_the_pair",
+            || programs(PAIR),
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "programs_of_threads_in_reversed_order",
+            || programs(REVERSED),
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
             "threads_and_tasks_in_reversed_order",
             || all(REVERSED),
         ),
@@ -41,6 +51,29 @@ fn all(nodes: &[Isa]) -> Result<(), Failed> {
     for style in ["thread", "task"] {
         for kernel in ["is", "cg", "mg"] {
             npb(nodes, kernel, style)?;
+        }
+    }
+    Ok(())
+}
+
+/// Programs whose threads start on both nodes, wait for each other and end, and one that shows where its pages are.
+fn programs(nodes: &[Isa]) -> Result<(), Failed> {
+    for (app, arguments, check) in [
+        ("threads", "--scene spawn", "threads.ids"),
+        ("threads", "--scene sync", "threads.barrier"),
+        ("threads", "--scene scope", "threads.scope-nested"),
+        ("messages", "--messages 50", "messages.stream-back"),
+        ("hop", "", "hop.pointers"),
+    ] {
+        let config = RunConfig {
+            nodes: nodes.to_vec(),
+            kernels: Kernels::Multiple,
+            work: console::app(app, arguments),
+            timeout: Some(Duration::from_secs(120)),
+            ..RunConfig::default()
+        };
+        for _ in 0..size(1, 1, 50) {
+            console::passed(&console::good(&config)?, [check])?;
         }
     }
     Ok(())
