@@ -22,7 +22,7 @@ fn text_len(what: u64, offset: u64, len: u64) -> Result<u64> {
         _ => return Err(Error::BadArgument),
     };
     let is_in_one = offset % PAGE_SIZE + len.min(PAGE_SIZE + 1) <= PAGE_SIZE;
-    if offset % 8 != 0 || offset >= CONSOLE_THREADS * PAGE_SIZE {
+    if !offset.is_multiple_of(8) || offset >= CONSOLE_THREADS * PAGE_SIZE {
         return Err(Error::BadArgument);
     }
     match is_in_one {
