@@ -40,6 +40,13 @@ const LIMITS: Limits = Limits {
 /// Ranges of memory that a program may have, beside its data and stacks.
 const RANGES: usize = 48;
 
+/// How long the actor looks whether something comes, in nanoseconds: if all threads that are here wait for an answer, and
+/// if there is none.
+const SPIN_FOR_ANSWER_NS: u64 = 200_000;
+const SPIN_NS: u64 = 20_000;
+/// Looks between two looks at the time.
+const SPINS: u32 = 64;
+
 /// What has been counted, for init.
 pub static COUNTERS: [AtomicU64; Counted::ALL.len()] =
     [const { AtomicU64::new(0) }; Counted::ALL.len()];
@@ -177,7 +184,7 @@ impl Actor {
         self.resend();
         self.finish_unmapping();
         if let Some((what, e)) = self.outside.failed {
-            rt::give_up(format_args!("peer of node {}: {what}: {e}", self.here));
+            service::group_fails(self.here, what, e);
         }
         for link in &mut self.outside.links {
             self.doorbells += u64::from(link.tell(self.here)?);
@@ -186,12 +193,11 @@ impl Actor {
         if busy {
             return Ok(());
         }
-        let until = self
-            .outside
-            .deferred
-            .iter()
-            .map(|&(_, until)| until.0)
-            .min();
+        let deferred = self.outside.deferred.iter();
+        let until = deferred.map(|&(_, until)| until.0).min();
+        if self.spins(until)? {
+            return Ok(());
+        }
         if self.sleep.prepare() {
             let until = until.map_or(Until::Never, Until::Deadline);
             // Who has asked meanwhile has set the bit that ends this at once.
@@ -202,6 +208,29 @@ impl Actor {
             self.sleep.over();
         }
         Ok(())
+    }
+
+    /// Looks for a moment whether something comes, if no thread of the process could run meanwhile: sleeping costs a
+    /// doorbell and a wake-up. `true`: there is something to do.
+    fn spins(&self, until: Option<u64>) -> Result<bool> {
+        let limit = match self.threads.here() {
+            (0, _) => SPIN_NS,
+            (here, waiting) if here == waiting => SPIN_FOR_ANSWER_NS,
+            _ => return Ok(false),
+        };
+        let end = self.now()?.after(limit).0;
+        let end = until.map_or(end, |until| until.min(end));
+        loop {
+            for _ in 0..SPINS {
+                if self.sleep.has_pending() || slots::has_posted() {
+                    return Ok(true);
+                }
+                dyad_sys::raw::relax();
+            }
+            if self.now()?.0 >= end {
+                return Ok(false);
+            }
+        }
     }
 
     /// Takes what has come by a link. Whether anything has.

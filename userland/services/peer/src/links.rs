@@ -141,6 +141,11 @@ impl Sleep {
         wake::take_pending(&self.0, &SLEEP)
     }
 
+    /// Whether there is something that [`pending`](Sleep::pending) would tell.
+    pub fn has_pending(&self) -> bool {
+        self.0.load(SLEEP.pending, Ordering::Relaxed) != 0
+    }
+
     /// The actor is about to sleep. `false`: something has come.
     pub fn prepare(&self) -> bool {
         wake::prepare(&self.0, &SLEEP)

@@ -5,7 +5,7 @@
 use core::ptr::with_exposed_provenance;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::service::peer::{SETUP, Setup, door, node_of, op};
+use dyad_abi::service::peer::{SETUP, Setup, door, node_of, op, process_on};
 use dyad_abi::service::{
     CONSOLE_BUFFER, CONSOLE_THREADS, pager, process, program, slot, thread_id, thread_of_id,
 };
@@ -130,6 +130,16 @@ fn from_init(call: &Call) -> Result<u64> {
         }
         _ => Err(Error::BadArgument),
     }
+}
+
+/// The peer cannot go on: the group ends. Does not return.
+pub fn group_fails(here: NodeId, what: &str, e: Error) -> ! {
+    let process = process_on(here);
+    // Init ends the group as for an error of a thread.
+    let _ = INIT.invoke([process::FAULTED | process << 8 | 1 << 16, 0, 0, 0]);
+    slots::end(here);
+    slots::stop();
+    rt::give_up(format_args!("peer of node {here}: {what}: {e}"))
 }
 
 /// Whether an address is between stacks.

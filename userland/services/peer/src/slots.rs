@@ -75,6 +75,17 @@ pub fn posted() -> u64 {
     }
 }
 
+/// Whether there is something that [`posted`] would tell.
+pub fn has_posted() -> bool {
+    POSTED.load(Ordering::Relaxed) != 0
+}
+
+/// Whether thread `n` waits for an answer.
+pub fn waits(n: u64) -> bool {
+    let asked = SLOTS.get(n as usize);
+    asked.is_some_and(|s| s.state.load(Ordering::Relaxed) == ASKED)
+}
+
 /// What thread `n` has asked. For the actor.
 pub fn words(n: u64) -> [u64; 5] {
     let asked = SLOTS.get(n as usize);

@@ -94,6 +94,18 @@ impl Threads {
         }
     }
 
+    /// How many threads are here, and how many of them wait for an answer.
+    pub(super) fn here(&self) -> (u32, u32) {
+        let (mut here, mut waiting) = (0, 0);
+        for (n, one) in (0..).zip(&self.all) {
+            if one.exists && one.gone.is_none() && !one.parked {
+                here += 1;
+                waiting += u32::from(slots::waits(n));
+            }
+        }
+        (here, waiting)
+    }
+
     /// A thread is on another node from here on.
     pub(super) fn has_gone(&mut self, n: u64, node: NodeId) {
         if let Ok(one) = self.one(n) {
