@@ -147,8 +147,8 @@ fn intents_of<T>(
     words: [&'static AtomicU64; IntentRecord::WORDS],
     f: impl FnOnce() -> T,
 ) -> (T, Vec<Intent>) {
-    type Seen = Rc<RefCell<Option<Vec<Intent>>>>;
-    fn look(words: [&'static AtomicU64; IntentRecord::WORDS], seen: Seen) {
+    type Noted = Rc<RefCell<Option<Vec<Intent>>>>;
+    fn look(words: [&'static AtomicU64; IntentRecord::WORDS], seen: Noted) {
         if let Some(all) = seen.borrow_mut().as_mut() {
             let now = words.map(|w| w.load(Ordering::Relaxed));
             if now[0] != 0 && all.last() != Some(&now) {
@@ -159,7 +159,7 @@ fn intents_of<T>(
         }
         crash::later(0, move || look(words, seen));
     }
-    let seen: Seen = Rc::new(RefCell::new(Some(Vec::new())));
+    let seen: Noted = Rc::new(RefCell::new(Some(Vec::new())));
     look(words, seen.clone());
     let value = f();
     let all = seen.take();

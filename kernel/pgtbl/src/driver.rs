@@ -307,8 +307,12 @@ impl<'m, M: GlobalMem + ?Sized> RemoteCpu<'m, M> {
     pub fn protect_at(&self, place: &PteSlot, leaf: &Leaf, perms: Perms) -> Result<Leaf, MapError> {
         self.replace(place, leaf, |leaf| {
             let mut perms = perms.difference(Perms::KEPT) | leaf.perms & Perms::KEPT;
-            // Global pages are the kernel's own.
-            if !leaf.global {
+            // Global pages are the kernel's own. Those of an address space can have no permission, but not others without
+            // that of reading.
+            if !leaf.global
+                && (perms & (Perms::WRITE | Perms::EXECUTE)).is_empty()
+                    | perms.contains(Perms::READ)
+            {
                 perms.set(Perms::USER, perms.contains(Perms::READ));
                 perms |= Perms::READ;
             }

@@ -100,16 +100,35 @@ fn nearest(isa: Isa) -> Result<NodeId, sys::Error> {
     crate::system::nearest(isa, crate::node())
 }
 
+/// Whether a thread that is at its entry may come from elsewhere. It has a data stack then. Calls nothing.
+#[cfg(target_os = "none")]
+#[inline(always)]
+pub fn comes(argument: u64) -> bool {
+    let multiple = sys::is_multiple();
+    if multiple && let Some(number) = Number::of_argument(argument) {
+        let id = sys::thread::id_of(number.get());
+        let (_, top) = dyad_abi::user::data_stack(id);
+        dyad_rt::spine::block()
+            .data_sp
+            .store(top, Ordering::Relaxed);
+    }
+    multiple
+}
+
+/// Waits until the thread comes, or begins.
+#[cfg(target_os = "none")]
+pub fn arrive(argument: u64) {
+    sys::group::arrive(argument, begin);
+}
+
+#[cfg(target_os = "none")]
+extern "C" fn begin(argument: u64) -> ! {
+    start(argument)
+}
+
 /// The entry of plain threads.
 #[cfg(target_os = "none")]
 pub fn start(argument: u64) -> ! {
-    dyad_sys::group::arrive(argument, begin);
-    begin(argument)
-}
-
-/// A plain thread is here, and begins.
-#[cfg(target_os = "none")]
-extern "C" fn begin(argument: u64) -> ! {
     static POINT: Point = Point::of_threads(dyad_rt::spine::land);
     USED.store(true, Ordering::Relaxed);
     dyad_rt::emulation::at_entry(argument, &POINT, dyad_rt::spine::point_address());

@@ -32,9 +32,9 @@ program_local! {
 
 /// Start and end of a program with `#[dyad::main]`.
 pub mod plain {
-    pub use crate::plain::{done, main_with_args, main_without_args};
     #[cfg(target_os = "none")]
-    pub use crate::plain::{leave, start};
+    pub use crate::plain::{arrive, comes, leave, start};
+    pub use crate::plain::{done, main_with_args, main_without_args};
 }
 
 /// The return types of a main task.

@@ -121,21 +121,21 @@ extern "C" fn wait(departure: u64) -> ! {
     // SAFETY: 1. `leave` has put the words there, above this stack, and nothing has been there since.
     let words =
         unsafe { core::ptr::with_exposed_provenance::<[u64; 4]>(departure as usize).read() };
-    give_up(ask(words))
+    group_is_over(ask(words))
 }
 
 /// The calling thread ends. Its kernel thread waits until the thread with this number begins again.
 pub fn end() -> ! {
     // SAFETY: 1. The thread has ended: nothing that is on its stack is needed.
-    give_up(Some(unsafe { on_waiting_stack(ended, 0) }))
+    group_is_over(Some(unsafe { on_waiting_stack(ended, 0) }))
 }
 
 extern "C" fn ended(_: u64) -> ! {
-    give_up(ask([process::END_THREAD, 0, 0, 0]))
+    group_is_over(ask([process::END_THREAD, 0, 0, 0]))
 }
 
 /// The group has ended, or the peer says what it cannot say.
-fn give_up(_: Option<Error>) -> ! {
+fn group_is_over(_: Option<Error>) -> ! {
     crate::abandon(process::LOST_CODE as u32)
 }
 
@@ -147,7 +147,7 @@ pub fn arrive(argument: u64, begin: extern "C" fn(u64) -> !) {
         // SAFETY: 1. Nothing that is on the stack of a thread that has just begun is needed but the words, which are read
         // first.
         let e = unsafe { on_waiting_stack(arrived, &raw const start as u64) };
-        give_up(Some(e));
+        group_is_over(Some(e));
     }
 }
 
@@ -156,7 +156,7 @@ extern "C" fn arrived(start: u64) -> ! {
     let [argument, begin] =
         unsafe { core::ptr::with_exposed_provenance::<[u64; 2]>(start as usize).read() };
     if let Some(e) = ask([process::ARRIVED, 0, 0, 0]) {
-        give_up(Some(e));
+        group_is_over(Some(e));
     }
     let isa = crate::isa();
     let (_, top) = stack_slot(isa, block().thread as u32);
@@ -166,7 +166,7 @@ extern "C" fn arrived(start: u64) -> ! {
         Ok(here) => unsafe { own().jump(here, begin, stack, argument) },
         Err(e) => e,
     };
-    give_up(Some(e))
+    group_is_over(Some(e))
 }
 
 /// At the entry of a thread that runs tasks: it waits until it has come. What it runs is on the heap, so it begins in
@@ -175,6 +175,6 @@ pub fn arrive_with_tasks() {
     if is_multiple()
         && let Some(e) = ask([process::ARRIVED, 0, 0, 0])
     {
-        give_up(Some(e));
+        group_is_over(Some(e));
     }
 }

@@ -132,7 +132,7 @@ fn user_frame(n: u64) -> u32 {
     slot
 }
 
-fn give_up() {
+fn hand_back() {
     work!(patient(|| memory(MemoryOp::RetypeUntyped, [0; 3])));
 }
 
@@ -228,7 +228,7 @@ pub const CASES: [Case; 12] = [
                 map(CODE, slot, EXECUTE);
                 expect(line!(), run_here(CODE), n);
                 unmap(CODE);
-                give_up();
+                hand_back();
             }
         },
         ..ALONE
@@ -243,7 +243,7 @@ pub const CASES: [Case; 12] = [
                 expect(line!(), helper_does(last(), todo::RUN, CODE), n);
                 expect(line!(), run_here(CODE), n);
                 unmap(CODE);
-                give_up();
+                hand_back();
             }
         },
         ..FAR
@@ -333,7 +333,7 @@ pub const CASES: [Case; 12] = [
                     let _ = space(SpaceOp::Protect, [table(isa), CODE, EXECUTE, 0, 0]);
                 }
                 unmap(CODE);
-                give_up();
+                hand_back();
                 let leaf = ObjectKind::CaptblLeaf as u64;
                 work!(patient(|| memory(MemoryOp::RetypeKernel, [0, leaf, 0])));
                 let leaf = at::FREE + 32 + n as u32;
@@ -351,7 +351,7 @@ pub const CASES: [Case; 12] = [
                     yield_now();
                     expect(line!(), work!(reads()), before);
                 }
-                give_up();
+                hand_back();
             }
         },
         ..FAR
@@ -433,7 +433,7 @@ pub const CASES: [Case; 12] = [
                     expect(line!(), helper_does(node, todo::READ, CODE), FAULTED);
                     expect(line!(), helper_does(node, todo::WRITE, CODE), FAULTED);
                 }
-                give_up();
+                hand_back();
             }
         },
         ..FAR
@@ -474,7 +474,7 @@ pub const CASES: [Case; 12] = [
                 for node in [here().0, last()] {
                     expect(line!(), helper_does(node, todo::RUN, CODE), FAULTED);
                 }
-                give_up();
+                hand_back();
             }
         },
         ..FAR
@@ -490,7 +490,7 @@ pub const CASES: [Case; 12] = [
                     expect(line!(), helper_does(node, todo::WRITE, CODE), SEEN);
                 }
                 unmap(CODE);
-                give_up();
+                hand_back();
                 // Its next life: at another address.
                 let slot = user_frame(n + 16);
                 map(WINDOW, slot, WRITE);
@@ -502,7 +502,7 @@ pub const CASES: [Case; 12] = [
                 }
                 expect(line!(), word_of(WINDOW, 0).load(Acquire), n);
                 unmap(WINDOW);
-                give_up();
+                hand_back();
             }
         },
         ..FAR

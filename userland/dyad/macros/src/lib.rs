@@ -40,6 +40,9 @@ const PLAIN: &str = r#"
         #[allow(unsafe_code)]
         #[unsafe(no_mangle)]
         extern "C" fn _dyad_start(argument: u64) -> ! {
+            if ::dyad::rt::plain::comes(argument) {
+                ::dyad::rt::plain::arrive(argument)
+            }
             ::dyad::rt::plain::start(argument)
         }
 

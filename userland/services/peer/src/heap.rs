@@ -35,7 +35,7 @@ pub fn begin() {
 // SAFETY: 1. The heap gives out disjoint parts of an area that lives as long as the program. 2. One thread calls it.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: 1. As above: no other reference exists.
+        // SAFETY: 1. The actor alone allocates, so no other reference exists.
         let heap = unsafe { &mut *self.0.get() };
         heap.allocate_first_fit(layout)
             .map_or(null_mut(), NonNull::as_ptr)
@@ -43,7 +43,7 @@ unsafe impl GlobalAlloc for Allocator {
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         if let Some(at) = NonNull::new(at) {
-            // SAFETY: 1. As above. 2. The caller says that it comes from here, with this layout.
+            // SAFETY: 1. The actor alone allocates, so no other reference exists. 2. The caller says that it comes from here, with this layout.
             unsafe { (*self.0.get()).deallocate(at, layout) };
         }
     }
