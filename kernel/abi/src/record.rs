@@ -62,6 +62,8 @@ pub mod name {
     pub const EXIT: &str = "app.exit";
     /// Check of init: all frames of the program have been returned.
     pub const FRAMES: &str = "frames.returned";
+    /// Check of init: each process of a group had frames of its own node's pool only.
+    pub const POOLS: &str = "group.pools";
     /// Check of init: all frames of the program beside have been returned.
     pub const BESIDE: &str = "beside.returned";
     /// Counter of the kernel.

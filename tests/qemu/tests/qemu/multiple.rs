@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_abi::record::name;
 use dyad_abi::service::peer::{Counted, Kernels};
 use dyad_launcher::config::RunConfig;
 use dyad_launcher::launch::RunReport;
@@ -73,7 +74,7 @@ fn programs(nodes: &[Isa]) -> Result<(), Failed> {
             ..RunConfig::default()
         };
         for _ in 0..size(1, 1, 50) {
-            console::passed(&console::good(&config)?, [check])?;
+            console::passed(&console::good(&config)?, [check, name::POOLS])?;
         }
     }
     Ok(())
@@ -119,6 +120,10 @@ fn npb(nodes: &[Isa], kernel: &str, style: &str) -> Result<(), Failed> {
                 "{faults} faults needed the other node, with {messages} messages"
             ))
             .into());
+        }
+        let separate = report.checks.iter().any(|c| c.name == name::POOLS && c.ok);
+        if !separate {
+            return Err(what(&"it was not looked where the pages are").into());
         }
         let refused = counted(&report, Counted::Refused)?;
         if refused != 0 {

@@ -99,6 +99,8 @@ mod memory;
 #[cfg(target_os = "none")]
 mod program;
 #[cfg(target_os = "none")]
+mod separate;
+#[cfg(target_os = "none")]
 mod service;
 #[cfg(target_os = "none")]
 mod system;

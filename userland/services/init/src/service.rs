@@ -23,6 +23,7 @@ use dyad_sys::cap::{Cap, Thread};
 use crate::blocks::{self, Who};
 use crate::build::{Builder, name_of};
 use crate::program::HOME;
+use crate::separate::Found;
 use crate::system::{Guest, SERVE, System};
 use crate::threads;
 use crate::wardens;
@@ -70,6 +71,15 @@ fn check(name: &str, ok: bool, detail: fmt::Arguments<'_>) {
     let detail = Text::<256>::of(detail);
     let hardware = rt::hardware(here());
     let _ = hardware.report(ReportKind::Check, ok.into(), name, detail.as_str());
+}
+
+/// Says whether the processes of a group have frames of their own pools only.
+pub fn check_pools(found: &Found) {
+    let detail = format_args!(
+        "{} pages, {} of them in the pool of another node, {:#x} for one",
+        found.pages, found.foreign, found.address
+    );
+    check(name::POOLS, found.foreign == 0 && found.pages > 0, detail);
 }
 
 /// Ends the run.

@@ -27,6 +27,8 @@ use crate::blocks::{self, Who};
 use crate::group::Group;
 use crate::memory::{CXL, Store};
 use crate::program::{HOME, Program, invocations, isas_of};
+use crate::separate::{self, Found};
+use crate::service::check_pools;
 use crate::system::{ENDPOINT, SLEEP_LINE, System};
 use crate::threads;
 use crate::trouble::{Done, During};
@@ -213,6 +215,13 @@ impl System {
             let guest = threads::of(p.number).during("ending the threads")?;
             let threads = ThreadsOf { program: p, guest };
             halt(&Fused, &threads).during("ending the threads")?;
+        }
+        if group.is_some() {
+            let mut found = Found::default();
+            for p in others().chain([p]) {
+                separate::look(p, &mut found).during("pages of processes")?;
+            }
+            check_pools(&found);
         }
         let mut count = Count {
             given: 0,
