@@ -44,6 +44,8 @@ const RANGES: usize = 48;
 /// if there is none.
 const SPIN_FOR_ANSWER_NS: u64 = 200_000;
 const SPIN_NS: u64 = 20_000;
+/// Records that may wait for room in rings before no thread of the process is heard.
+const MAX_UNSENT: usize = 64;
 /// Looks between two looks at the time.
 const SPINS: u32 = 64;
 
@@ -175,7 +177,11 @@ impl Actor {
         for link in 0..self.outside.links.len() {
             busy |= self.receive(link)?;
         }
-        let posted = slots::posted();
+        // Who asks waits while what was asked before has no room.
+        let posted = match self.unsent.len() < MAX_UNSENT {
+            true => slots::posted(),
+            false => 0,
+        };
         busy |= posted != 0;
         for n in (0..MAX_PROGRAM_THREADS).filter(|n| posted >> n & 1 != 0) {
             self.asked(n);
@@ -194,7 +200,12 @@ impl Actor {
             return Ok(());
         }
         let deferred = self.outside.deferred.iter();
-        let until = deferred.map(|&(_, until)| until.0).min();
+        let mut until = deferred.map(|&(_, until)| until.0).min();
+        if self.has_backlog() {
+            // A ring that was full does not tell that it has room.
+            let again = self.now()?.after(SPIN_NS).0;
+            until = Some(until.map_or(again, |until| until.min(again)));
+        }
         if self.spins(until)? {
             return Ok(());
         }
@@ -210,6 +221,12 @@ impl Actor {
         Ok(())
     }
 
+    /// Whether something waits for room in a ring.
+    fn has_backlog(&self) -> bool {
+        let links = self.outside.links.iter();
+        !self.unsent.is_empty() || links.map(|l| self.pages.unsent(l.node)).sum::<usize>() > 0
+    }
+
     /// Looks for a moment whether something comes, if no thread of the process could run meanwhile: sleeping costs a
     /// doorbell and a wake-up. `true`: there is something to do.
     fn spins(&self, until: Option<u64>) -> Result<bool> {
@@ -222,7 +239,8 @@ impl Actor {
         let end = until.map_or(end, |until| until.min(end));
         loop {
             for _ in 0..SPINS {
-                if self.sleep.has_pending() || slots::has_posted() {
+                if self.sleep.has_pending() || slots::has_posted() && self.unsent.len() < MAX_UNSENT
+                {
                     return Ok(true);
                 }
                 dyad_sys::raw::relax();
