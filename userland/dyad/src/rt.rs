@@ -89,7 +89,7 @@ where
         && number != Number::FIRST
     {
         #[cfg(target_os = "none")]
-        dyad_sys::group::arrive(argument, begin);
+        dyad_sys::group::arrive(argument, begins);
         begin(argument);
     }
     #[cfg(target_os = "none")]
@@ -101,8 +101,14 @@ where
     executor::run()
 }
 
+/// Where such a thread begins that has come by message.
+#[cfg(target_os = "none")]
+extern "C" fn begins(argument: u64) -> ! {
+    begin(argument)
+}
+
 /// A thread that runs no tasks is here, and begins.
-extern "C" fn begin(argument: u64) -> ! {
+fn begin(argument: u64) -> ! {
     crate::emulation::at_entry(argument);
     match Number::of_argument(argument) {
         Some(number) => crate::thread::enter(number),
