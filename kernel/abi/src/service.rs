@@ -265,7 +265,7 @@ pub mod program {
     /// node.
     pub const FIRST: u64 = 8;
     /// The peer on node 0; those on other nodes follow.
-    pub const PEER: u64 = 16;
+    pub const PEER: u64 = FIRST + crate::ident::MAX_NODES as u64;
     /// One past the last.
     pub const MAX: u64 = 32;
 

@@ -374,7 +374,7 @@ impl Actor {
                 Ok(None) => self.request(a, b, c),
                 Err(e) => Err(e),
             },
-            service::ask::START if self.starts_here(b) => self.start(a),
+            service::ask::START if self.starts_here(b) => return self.start(asker, a),
             _ if self.here != ORIGIN => return self.pass_on(ORIGIN, asker, [what, a, b, c]),
             service::ask::START => match self.node_of(b) {
                 Ok(node) => {

@@ -37,6 +37,8 @@ struct One {
     arrived: Option<Going>,
     /// Where it has gone from here.
     gone: Option<NodeId>,
+    /// Who waits until it has ended and begins again.
+    starter: Option<Asker>,
 }
 
 impl One {
@@ -46,6 +48,7 @@ impl One {
         begins: false,
         arrived: None,
         gone: None,
+        starter: None,
     };
 }
 
@@ -240,17 +243,25 @@ impl Actor {
         self.node_of(place) == Ok(self.here)
     }
 
-    /// Thread `n` begins here.
-    pub(super) fn start(&mut self, n: u64) -> Result<u64> {
-        if n == 0 {
-            return Err(Error::BadArgument);
-        }
+    /// Thread `n` is to begin here. If the last thread with this number has not quite ended, who asks waits for that.
+    pub(super) fn start(&mut self, asker: Asker, n: u64) {
+        let done = match self.threads.one(n) {
+            Ok(one) if one.exists && !one.parked && n != 0 => match one.starter {
+                None => return one.starter = Some(asker),
+                // Another one starts it.
+                Some(_) => Err(Error::Again),
+            },
+            Ok(_) if n != 0 => self.begin(n),
+            _ => Err(Error::BadArgument),
+        };
+        self.answer(asker, done);
+    }
+
+    /// Thread `n`, whose kernel thread waits or is made now, begins.
+    fn begin(&mut self, n: u64) -> Result<u64> {
         let (entry, isa) = (self.entry, self.isa);
-        let one = self.threads.one(n).map_err(|_| Error::BadArgument)?;
+        let one = self.threads.one(n)?;
         let id = thread_id(program::FIRST, n);
-        if one.exists && !one.parked {
-            return Err(Error::Again);
-        }
         one.begins = true;
         one.gone = None;
         match core::mem::take(&mut one.parked) {
@@ -271,7 +282,13 @@ impl Actor {
     /// Thread `n` has ended: its kernel thread waits until it begins again.
     pub(super) fn ends(&mut self, n: u64) {
         match self.threads.one(n) {
-            Ok(one) if n != 0 => one.parked = true,
+            Ok(one) if n != 0 => {
+                one.parked = true;
+                if let Some(asker) = one.starter.take() {
+                    let done = self.begin(n);
+                    self.answer(asker, done);
+                }
+            }
             _ => slots::answer(n, [Error::Denied.code(), 0, 0, 0]),
         }
     }
