@@ -113,7 +113,7 @@ fn retype(n: u64) {
     ] {
         let result = call(MEMORY, o as u32, [args[0], args[1], 0, 0, 0]);
         use Error::*;
-        // `Revoked`: the helper elsewhere has retyped the frame between two looks at it.
+        // `NotFound`: the neighbour that `Merge` wants is not untyped, as the helper elsewhere has been there.
         let refusals = [
             Again,
             NotReady,
