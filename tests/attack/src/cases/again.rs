@@ -113,7 +113,7 @@ fn retype(n: u64) {
     ] {
         let result = call(MEMORY, o as u32, [args[0], args[1], 0, 0, 0]);
         use Error::*;
-        // `NotFound`: the neighbour that `Merge` wants is not untyped, as the helper elsewhere has been there.
+        // `NotFound`: the frame, or the neighbour that `Merge` wants, has been retyped between two looks at it.
         let refusals = [
             Again,
             NotReady,
@@ -121,7 +121,7 @@ fn retype(n: u64) {
             BadArgument,
             TooLarge,
             Denied,
-            Revoked,
+            NotFound,
         ];
         any_of(line!(), result, &refusals);
     }
