@@ -381,6 +381,16 @@ fn invocations_that_are_rolled_back_leave_no_trace() {
     });
 }
 
+/// Receives at an endpoint where another thread waits already.
+fn receive_where_another_waits(s: &Scene<'_>, until: u64) -> Left {
+    let (ends, object) = s.rig.new_cap(ObjectKind::Endpoints).unwrap();
+    let e: &'static Endpoints = find(s.m.node(), object, Endpoints::KIND).unwrap();
+    let other = me(s.rig);
+    let waits = e.lines[30].wait(s.m.node(), other, 1);
+    assert!(matches!(waits, Ok(Waits::Yes { .. })));
+    s.m.call::<MockX86>(s.t, op(ends, ReceiveOp::Receive as u64), &[30, until])
+}
+
 /// Calls that are refused before anything is handed over, whatever the thread has.
 #[test]
 fn calls_that_are_refused_leave_no_trace() {
@@ -433,26 +443,12 @@ fn calls_that_are_refused_leave_no_trace() {
         ),
         (
             "an endpoint where another thread waits",
-            |s| {
-                let (ends, object) = s.rig.new_cap(ObjectKind::Endpoints).unwrap();
-                let e: &'static Endpoints = find(s.m.node(), object, Endpoints::KIND).unwrap();
-                let other = me(s.rig);
-                let waits = e.lines[30].wait(s.m.node(), other, 1);
-                assert!(matches!(waits, Ok(Waits::Yes { .. })));
-                s.m.call::<MockX86>(s.t, op(ends, ReceiveOp::Receive as u64), &[30, 0])
-            },
+            |s| receive_where_another_waits(s, 0),
             Error::Exists,
         ),
         (
             "the same, with a deadline",
-            |s| {
-                let (ends, object) = s.rig.new_cap(ObjectKind::Endpoints).unwrap();
-                let e: &'static Endpoints = find(s.m.node(), object, Endpoints::KIND).unwrap();
-                let other = me(s.rig);
-                let waits = e.lines[30].wait(s.m.node(), other, 1);
-                assert!(matches!(waits, Ok(Waits::Yes { .. })));
-                s.m.call::<MockX86>(s.t, op(ends, ReceiveOp::Receive as u64), &[30, 1 << 30])
-            },
+            |s| receive_where_another_waits(s, 1 << 30),
             Error::Exists,
         ),
     ];

@@ -82,7 +82,8 @@ fn a_node_that_wakes_up_takes_nothing_back() {
     assert!(known.covers(stamp));
 }
 
-/// A node that is suspected may live, and use what it has found: what it has not published is not remembered as quiet.
+/// A suspected node may still be alive. It may then use translations of epochs that it has not published, so those epochs
+/// are not remembered as quiet.
 #[test]
 fn a_suspect_holds_up_what_is_remembered() {
     let mem = HostMem::new();

@@ -38,15 +38,16 @@ const READ: u64 = 0;
 const WRITE: u64 = 1;
 const EXECUTE: u64 = 2;
 
-/// Words of a case: what the helper is to do, at which address, and what came of it.
-const TODO: usize = 0;
+/// The words by which attacker and helper speak: the order for the helper, the address that the order is about, and the
+/// result.
+const ORDER: usize = 0;
 const WHERE: usize = 1;
 const RESULT: usize = 2;
 /// Not 0: helpers that are always at work rest.
 const REST: usize = 4;
 
 /// What the helper is to do.
-mod todo {
+mod order {
     /// Runs the function there.
     pub const RUN: u64 = 1;
     /// Reads a word.
@@ -156,7 +157,7 @@ fn run_here(va: u64) -> u64 {
 
 /// Has the helper do something on a node, and waits until it has ended.
 fn helper_does(node: u64, what: u64, va: u64) -> u64 {
-    note(TODO).store(what, Relaxed);
+    note(ORDER).store(what, Relaxed);
     note(WHERE).store(va, Relaxed);
     note(RESULT).store(FAULTED, Release);
     begun_anew();
@@ -168,9 +169,9 @@ fn helper_does(node: u64, what: u64, va: u64) -> u64 {
 /// What the helper does.
 fn do_it(_: u64) {
     let va = note(WHERE).load(Acquire);
-    let result = match note(TODO).load(Relaxed) {
-        todo::RUN => run_here(va),
-        todo::READ => SEEN | word_of(va, 0).load(Acquire) & (SEEN - 1),
+    let result = match note(ORDER).load(Relaxed) {
+        order::RUN => run_here(va),
+        order::READ => SEEN | word_of(va, 0).load(Acquire) & (SEEN - 1),
         _ => {
             word_of(va, 0).store(0xbad, Release);
             SEEN
@@ -240,7 +241,7 @@ pub const CASES: [Case; 12] = [
                 let slot = user_frame(n);
                 fill(slot, n);
                 map(CODE, slot, EXECUTE);
-                expect(line!(), helper_does(last(), todo::RUN, CODE), n);
+                expect(line!(), helper_does(last(), order::RUN, CODE), n);
                 expect(line!(), run_here(CODE), n);
                 unmap(CODE);
                 hand_back();
@@ -258,7 +259,7 @@ pub const CASES: [Case; 12] = [
                 write(CODE, n);
                 protect(CODE, EXECUTE);
                 expect(line!(), run_here(CODE), n);
-                expect(line!(), helper_does(last(), todo::RUN, CODE), n);
+                expect(line!(), helper_does(last(), order::RUN, CODE), n);
                 protect(CODE, WRITE);
             }
         },
@@ -325,7 +326,7 @@ pub const CASES: [Case; 12] = [
                 let slot = user_frame(n);
                 fill(slot, n);
                 map(CODE, slot, EXECUTE);
-                expect(line!(), helper_does(last(), todo::RUN, CODE), n);
+                expect(line!(), helper_does(last(), order::RUN, CODE), n);
                 protect(CODE, WRITE);
                 write(CODE, n + 100);
                 // Asked for, and not waited for.
@@ -376,15 +377,15 @@ pub const CASES: [Case; 12] = [
                 );
             }
             for node in [here().0, last()] {
-                expect(line!(), helper_does(node, todo::WRITE, CODE), FAULTED);
-                expect(line!(), helper_does(node, todo::RUN, CODE), 7);
+                expect(line!(), helper_does(node, order::WRITE, CODE), FAULTED);
+                expect(line!(), helper_does(node, order::RUN, CODE), 7);
             }
             // What may be written is not executed, and neither is what may only be read.
             for how in [WRITE, READ] {
                 protect(CODE, how);
                 drop_translations(CODE);
                 for node in [here().0, last()] {
-                    expect(line!(), helper_does(node, todo::RUN, CODE), FAULTED);
+                    expect(line!(), helper_does(node, order::RUN, CODE), FAULTED);
                 }
             }
         },
@@ -397,7 +398,7 @@ pub const CASES: [Case; 12] = [
             fill(slot, 9);
             // In the tables of the other ISAs only.
             map(CODE, slot, EXECUTE);
-            expect(line!(), helper_does(last(), todo::RUN, CODE), 9);
+            expect(line!(), helper_does(last(), order::RUN, CODE), 9);
             if Isa::ALL.len() > 1 {
                 work!(patient(|| space(
                     SpaceOp::Unmap,
@@ -425,13 +426,13 @@ pub const CASES: [Case; 12] = [
                 map(CODE, slot, WRITE);
                 word_of(CODE, 0).store(n, Release);
                 for node in [here().0, last()] {
-                    expect(line!(), helper_does(node, todo::READ, CODE), SEEN | n);
+                    expect(line!(), helper_does(node, order::READ, CODE), SEEN | n);
                 }
                 unmap(CODE);
                 drop_translations(CODE);
                 for node in [here().0, last()] {
-                    expect(line!(), helper_does(node, todo::READ, CODE), FAULTED);
-                    expect(line!(), helper_does(node, todo::WRITE, CODE), FAULTED);
+                    expect(line!(), helper_does(node, order::READ, CODE), FAULTED);
+                    expect(line!(), helper_does(node, order::WRITE, CODE), FAULTED);
                 }
                 hand_back();
             }
@@ -445,14 +446,14 @@ pub const CASES: [Case; 12] = [
             map(CODE, slot, WRITE);
             for n in 1..=3 {
                 for node in [here().0, last()] {
-                    expect(line!(), helper_does(node, todo::WRITE, CODE), SEEN);
+                    expect(line!(), helper_does(node, order::WRITE, CODE), SEEN);
                 }
                 word_of(CODE, 0).store(n, Release);
                 protect(CODE, READ);
                 drop_translations(CODE);
                 for node in [here().0, last()] {
-                    expect(line!(), helper_does(node, todo::WRITE, CODE), FAULTED);
-                    expect(line!(), helper_does(node, todo::READ, CODE), SEEN | n);
+                    expect(line!(), helper_does(node, order::WRITE, CODE), FAULTED);
+                    expect(line!(), helper_does(node, order::READ, CODE), SEEN | n);
                 }
                 protect(CODE, WRITE);
             }
@@ -467,12 +468,12 @@ pub const CASES: [Case; 12] = [
                 fill(slot, n);
                 map(CODE, slot, EXECUTE);
                 for node in [here().0, last()] {
-                    expect(line!(), helper_does(node, todo::RUN, CODE), n);
+                    expect(line!(), helper_does(node, order::RUN, CODE), n);
                 }
                 unmap(CODE);
                 drop_translations(CODE);
                 for node in [here().0, last()] {
-                    expect(line!(), helper_does(node, todo::RUN, CODE), FAULTED);
+                    expect(line!(), helper_does(node, order::RUN, CODE), FAULTED);
                 }
                 hand_back();
             }
@@ -487,7 +488,7 @@ pub const CASES: [Case; 12] = [
                 let slot = user_frame(n);
                 map(CODE, slot, WRITE);
                 for node in [here().0, last()] {
-                    expect(line!(), helper_does(node, todo::WRITE, CODE), SEEN);
+                    expect(line!(), helper_does(node, order::WRITE, CODE), SEEN);
                 }
                 unmap(CODE);
                 hand_back();
@@ -497,8 +498,8 @@ pub const CASES: [Case; 12] = [
                 expect(line!(), word_of(WINDOW, 0).load(Acquire), 0);
                 word_of(WINDOW, 0).store(n, Release);
                 for node in [here().0, last()] {
-                    expect(line!(), helper_does(node, todo::READ, CODE), FAULTED);
-                    expect(line!(), helper_does(node, todo::WRITE, CODE), FAULTED);
+                    expect(line!(), helper_does(node, order::READ, CODE), FAULTED);
+                    expect(line!(), helper_does(node, order::WRITE, CODE), FAULTED);
                 }
                 expect(line!(), word_of(WINDOW, 0).load(Acquire), n);
                 unmap(WINDOW);
@@ -529,7 +530,7 @@ pub const CASES: [Case; 12] = [
                 let (slot, value) = [(first, 21), (second, 22)][n % 2];
                 map(CODE, slot, READ);
                 for node in [here().0, last()] {
-                    expect(line!(), helper_does(node, todo::READ, CODE), SEEN | value);
+                    expect(line!(), helper_does(node, order::READ, CODE), SEEN | value);
                 }
                 unmap(CODE);
                 drop_translations(CODE);
