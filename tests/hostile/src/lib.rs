@@ -41,7 +41,11 @@ pub fn first<E: fmt::Display>(
     };
     // Only the first thread begins here, and once.
     if BEGUN.swap(true, Ordering::Relaxed) {
-        fails("begins-once", format_args!("begins again"));
+        let (place, id) = (rt::hardware(HOME).where_am_i(), dyad_sys::thread::id());
+        fails(
+            "begins-once",
+            format_args!("begins again: {place:?}, thread id {id:?}"),
+        );
         shut_down(EXIT_FAILED)
     }
     match play() {
