@@ -18,13 +18,14 @@ use dyad_services::ending::Ending;
 use dyad_services::keeper::Keeper;
 use dyad_services::rt::{self, Call};
 use dyad_services::text::Text;
-use dyad_sys::cap::{Cap, Thread};
+use dyad_sys::cap::{Cap, NodeState, Thread};
 
 use crate::blocks::{self, Who};
 use crate::build::{Builder, name_of};
 use crate::program::HOME;
 use crate::separate::Found;
 use crate::system::{Guest, SERVE, System};
+use crate::takedown::until;
 use crate::threads;
 use crate::wardens;
 
@@ -218,6 +219,7 @@ fn beside_ended(system: &mut System) {
 
 /// The program has ended: takes it down, and ends the run. A program beside it ends with the run.
 pub fn ended(system: &System) -> ! {
+    await_recovery(system);
     changing(|| {
         let ended = report_end(system);
         if let Some(group) = &system.group {
@@ -230,6 +232,16 @@ pub fn ended(system: &System) -> ! {
             EXIT_FAILED
         })
     })
+}
+
+/// Waits until no node is in recovery: a run that ends in the middle of one would leave a machine that is started again to
+/// chance. A recovery that does not end is not waited for any longer; it holds back no frame of a program.
+fn await_recovery(system: &System) {
+    let in_recovery = |n| {
+        let state = rt::hardware(HOME).node_state(n);
+        state.is_ok_and(NodeState::is_in_recovery)
+    };
+    let _ = until(|| Ok(!system.builder.nodes().any(in_recovery)));
 }
 
 /// How a program has ended; says where, if that was a fault.

@@ -21,10 +21,19 @@ impl NodeState {
     pub const LIVE: u32 = 2;
     /// Number of the state of a node that takes part but has sent no heartbeat for a while.
     pub const SUSPECT: u32 = 3;
+    /// Number of the state of a node whose machine has ended; nothing is recovered yet.
+    pub const DEAD: u32 = 4;
+    /// Number of the state of a node that another node recovers.
+    pub const RECOVERING: u32 = 5;
 
     /// Whether the node takes part.
     pub const fn is_live(self) -> bool {
         matches!(self.state, Self::LIVE | Self::SUSPECT)
+    }
+
+    /// Whether the node has died, and its recovery has not ended.
+    pub const fn is_in_recovery(self) -> bool {
+        matches!(self.state, Self::DEAD | Self::RECOVERING)
     }
 }
 
