@@ -14,7 +14,7 @@ use super::rig::{self, Rig, all_but, needs_its_right};
 use super::{Outcome, Stop, TestCtx, ensure, gives, ktest};
 use crate::sched::dispatch::{MAX_CHAIN, OpOutcome};
 use dyad_object::find;
-use dyad_object::thread::{State, Thread};
+use dyad_object::thread::{State, Thread, begun};
 use dyad_object::time::{Budgets, UNLIMITED};
 
 const CONFIGURE: u32 = ThreadOp::Configure as u32;
@@ -345,6 +345,14 @@ fn registers_of_stopped_threads_are_read_and_written(rig: &Rig<'_>) -> Outcome {
     gives!(rig.sys(t, READ, &[9, r]), Err(Error::BadArgument));
     for other in Isa::ALL.into_iter().filter(|&i| i != isa) {
         gives!(rig.sys(t, READ, &[other as u64, r]), Err(Error::NoIsa));
+        // One that has begun on the other ISA does not begin on this one, too.
+        let (t, object) = thread(rig, State::Stopped)?;
+        let away = rig.as_thread(object)?;
+        away.set_begun(other, begun::HERE);
+        gives!(rig.sys(t, READ, &[here, r]), Err(Error::NoIsa));
+        gives!(rig.sys(t, WRITE, &[here, r, 1]), Err(Error::NoIsa));
+        gives!(away.begun(isa), begun::NOT);
+        gives!(rig.state(object), Some(State::Stopped));
     }
     for state in [State::Ready, State::Running, State::Blocked, State::None] {
         let (t, _) = thread(rig, state)?;

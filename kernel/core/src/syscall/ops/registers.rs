@@ -45,7 +45,8 @@ const PART: usize = 32;
 /// # Errors
 ///
 /// [`Error::NotReady`] if the thread is not stopped; [`Error::TooDeep`] within an invocation, where the
-/// registers are the service's; [`Error::NoIsa`], [`Error::NodeDead`], [`Error::BadArgument`].
+/// registers are the service's; [`Error::NoIsa`] if this node does not have the ISA asked for, or the thread has begun on
+/// another one only; [`Error::NodeDead`], [`Error::BadArgument`].
 pub fn access<P: Platform>(
     cx: &KernelCtx,
     t: &'static Thread,
@@ -67,13 +68,18 @@ pub fn access<P: Platform>(
     done
 }
 
-/// Reads or writes a register of a taken thread. A thread that has not begun on this ISA is first set up at
-/// its entry point, so that a debugger sees where it begins.
+/// Reads or writes a register of a taken thread. A thread that has not begun at all is first set up at its entry point,
+/// so that a debugger sees where it begins. One that has begun on another ISA is not: it would have registers on both, and
+/// could be resumed on this one, with the result of a call that it has made on the other.
 fn register<P: Platform>(t: &'static Thread, op: ThreadOp, a: [u64; 5]) -> Result<u64> {
     if t.is_invoking() && !lacks!("ops::registers::register::depth") {
         return Err(Error::TooDeep);
     }
+    let has_begun = || Isa::ALL.iter().any(|&isa| t.begun(isa) != begun::NOT);
     match t.begun(P::ISA) {
+        begun::NOT if has_begun() && !lacks!("ops::registers::register::begun") => {
+            return Err(Error::NoIsa);
+        }
         begun::NOT => dispatch::start::<P>(t),
         begun::LOST => return Err(Error::NodeDead),
         _ => {}
