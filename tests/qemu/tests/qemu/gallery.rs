@@ -1,8 +1,8 @@
 //! The gallery (`tests/programs/gallery`): programs on widely used crates print on a pair what they print on the host, byte for
 //! byte, while they move below the crates' frames.
 //!
-//! One trial for each program and order of nodes. The tier `quick` has those of three crates, the tier `full` each other
-//! program in one of the orders, in turn, and the tier `long` all.
+//! One trial for each program and order of nodes. The tier `quick` has one program in both orders, the tier `full` some others
+//! in one of the orders, in turn, and the tier `long` all: for who changes the pipeline, or the runtime of programs.
 
 use dyad_abi::Isa;
 use dyad_launcher::launch::Quiet;
@@ -14,6 +14,18 @@ use crate::times;
 
 /// The programs of the tier `quick`.
 const QUICK: [&str; 1] = ["serde-json"];
+/// The programs of the tier `full`: together they move in closures, iterators, callbacks of traits and `Drop`, with floating
+/// point, integers of 128 bits and state machines below. The others resemble one of these, or build for minutes.
+const FULL: [&str; 8] = [
+    "aes",
+    "chrono",
+    "hashbrown",
+    "libm",
+    "nom",
+    "num-bigint",
+    "postcard",
+    "smoltcp",
+];
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
@@ -25,12 +37,13 @@ pub fn trials() -> Vec<Trial> {
         }
     };
     let all = programs.into_iter().enumerate().flat_map(|(n, program)| {
-        let is_quick = QUICK.contains(&program.name.as_str());
+        let is = |names: &[&str]| names.contains(&program.name.as_str());
+        let (is_quick, is_full) = (is(&QUICK), is(&FULL));
         ORDERS.map(move |nodes| {
-            let tiers = match (is_quick, nodes == ORDERS[n % ORDERS.len()]) {
-                (true, _) => Tiers::QUICK.and(Tiers::LONG),
-                (false, true) => Tiers::FULL.and(Tiers::LONG),
-                (false, false) => Tiers::LONG,
+            let tiers = match nodes == ORDERS[n % ORDERS.len()] {
+                _ if is_quick => Tiers::QUICK.and(Tiers::LONG),
+                true if is_full => Tiers::FULL.and(Tiers::LONG),
+                _ => Tiers::LONG,
             };
             let name = format!("gallery::{}_{}_first", program.name, nodes[0]);
             let program = program.clone();
