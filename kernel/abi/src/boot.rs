@@ -10,7 +10,7 @@ use core::fmt;
 use crate::ident::{MAX_CPUS, MAX_NODES};
 use crate::service::Grant;
 use crate::service::memory::{MAX_BLOCK, MIN_BLOCK, is_block_size};
-use crate::service::peer::Kernels;
+use crate::service::peer::{Delay, Kernels, Transport};
 use crate::{CpuId, Isa, NodeId};
 
 /// Name of the firmware configuration item.
@@ -35,6 +35,9 @@ pub const DEFAULT_BLOCK: u64 = MIN_BLOCK;
 pub const DEFAULT_ROUNDS: u64 = 30;
 /// Most rounds per second.
 pub const MAX_ROUNDS: u64 = 10_000;
+
+/// Longest delay of a message, and of a KiB of its contents, in nanoseconds.
+pub const MAX_DELAY_NS: u64 = 1_000_000_000;
 
 /// Vectors of a machine's doorbell device: doorbells by CPU, timers by CPU, the
 /// [fence](fence_vector).
@@ -156,6 +159,12 @@ pub struct BootParams<'a> {
     pub grant: Grant,
     /// How the kernels work together.
     pub kernels: Kernels,
+    /// How messages between kernels travel.
+    pub transport: Transport,
+    /// How long they are in transit.
+    pub delay: Delay,
+    /// Whether the parts of a fault that needs another kernel are measured.
+    pub fault_parts: bool,
     /// Bytes of a block of memory, as init's [block allocator](crate::service::memory) hands them out.
     pub block_size: u64,
     /// Name of the program, for records.
@@ -210,7 +219,7 @@ impl fmt::Display for ParamError<'_> {
     }
 }
 
-const KEYS: [&str; 26] = [
+const KEYS: [&str; 30] = [
     "abi",
     "node",
     "nodes",
@@ -228,6 +237,10 @@ const KEYS: [&str; 26] = [
     "audit",
     "grant",
     "kernels",
+    "transport",
+    "message_ns",
+    "kib_ns",
+    "fault_parts",
     "block",
     "app",
     "args",
@@ -349,6 +362,18 @@ impl<'a> BootParams<'a> {
                     .find(|k| k.name() == v)
                     .ok_or(ParamError::BadValue("kernels", v))?
             },
+            transport: {
+                let v = get("transport")?;
+                Transport::ALL
+                    .into_iter()
+                    .find(|t| t.name() == v)
+                    .ok_or(ParamError::BadValue("transport", v))?
+            },
+            delay: Delay {
+                message_ns: num("message_ns", 0, MAX_DELAY_NS)? as u32,
+                kib_ns: num("kib_ns", 0, MAX_DELAY_NS)? as u32,
+            },
+            fault_parts: num("fault_parts", 0, 1)? == 1,
             block_size: num("block", MIN_BLOCK, MAX_BLOCK).and_then(|n| {
                 match is_block_size(n) {
                     true => Ok(n),
@@ -404,6 +429,10 @@ impl fmt::Display for BootParams<'_> {
         )?;
         writeln!(f, "grant={}\nblock={}", self.grant.name(), self.block_size)?;
         writeln!(f, "kernels={}", self.kernels.name())?;
+        writeln!(f, "transport={}", self.transport.name())?;
+        let Delay { message_ns, kib_ns } = self.delay;
+        writeln!(f, "message_ns={message_ns}\nkib_ns={kib_ns}")?;
+        writeln!(f, "fault_parts={}", u64::from(self.fault_parts))?;
         writeln!(f, "app={}\nargs={}", self.app, self.args)?;
         writeln!(f, "env={}", self.env)?;
         // Of one length, so that kernels take equally long to read it.
@@ -441,6 +470,9 @@ mod tests {
             audit: true,
             grant: Grant::All,
             kernels: Kernels::Multiple,
+            transport: Transport::Poll,
+            delay: Delay::TCP,
+            fault_parts: true,
             block_size: DEFAULT_BLOCK,
             app: "hop",
             args: "--class S",

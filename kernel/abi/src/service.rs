@@ -135,8 +135,12 @@ pub struct Info {
     pub input_len: u64,
     /// How the kernels work together: [`peer::Kernels`].
     pub kernels: u64,
-    /// Reserved; zero.
-    pub reserved: [u64; 3],
+    /// How the peers' messages travel: [`peer::Transport`].
+    pub transport: u64,
+    /// How long they are in transit: [`peer::Delay`].
+    pub delay: u64,
+    /// 1: peers measure the parts of faults.
+    pub fault_parts: u64,
     /// The system in its state at the start.
     pub system: SysInfo,
     /// The argument text, and the environment: `NAME=VALUE` texts, separated by tabs. UTF-8.

@@ -412,10 +412,12 @@ fn info_page(node: &Node, archive_len: u64) -> [u8; size_of::<Info>()] {
         node.params.random,
         0,
         node.params.kernels as u64,
+        node.params.transport as u64,
+        node.params.delay.bits(),
+        node.params.fault_parts.into(),
     ] {
         put(&w.to_le_bytes());
     }
-    put(&[0; 24]);
     let s = describe(node);
     put(&s.abi_version.to_le_bytes());
     put(&s.node_count.to_le_bytes());

@@ -42,7 +42,7 @@ pub use inst::Odd;
 
 use crate::files;
 use crate::ir::{IrError, NeutralIr};
-use crate::llvm::{Block, Item, Line, Module, lex};
+use crate::llvm::{Block, Item, Lexed, Line, Module, lex};
 use crate::source::{Lines, Place};
 use crate::verify::Conventions;
 use graph::Graph;
@@ -296,9 +296,16 @@ fn split(blocks: &mut Vec<Block>) -> Result<(), SpineError> {
     Ok(())
 }
 
-/// Has phis and aggregates have zeros where they may have anything, and calls pass zeros where they pass nothing: also
-/// within constants. Back ends would read a register or a slot that was written before a site, or never: harmless, but
-/// not to be told from what is not.
+/// Whether an instruction puts a vector together or takes it apart.
+fn is_of_vectors(l: &Lexed<'_>) -> bool {
+    ["insertelement", "extractelement", "shufflevector"]
+        .iter()
+        .any(|w| l.is_word(2, w))
+}
+
+/// Has whatever computes a value compute with zeros where it may take anything, and calls pass zeros where they pass nothing:
+/// also within constants. Back ends would read a register or a slot that was written before a site, or never: harmless, but
+/// not to be told from what is not. Parts of vectors stay: what they leave out is not taken for a value.
 fn define(blocks: &mut [Block]) -> Result<(), SpineError> {
     for inst in blocks.iter_mut().flat_map(|b| &mut b.insts) {
         if !inst.contains("poison") && !inst.contains("undef") {
@@ -314,7 +321,9 @@ fn define(blocks: &mut [Block]) -> Result<(), SpineError> {
                 let values = values.filter(|_| !intrinsic && call.callee != Callee::Asm);
                 values.filter(nothing).collect()
             }
-            _ if l.is_word(2, "insertvalue") => (3..l.tokens.len()).filter(nothing).collect(),
+            Inst::Other if l.is_mark(1, b'=') && !is_of_vectors(&l) => {
+                (3..l.tokens.len()).filter(nothing).collect()
+            }
             _ => continue,
         };
         let mut out = String::with_capacity(inst.len());

@@ -347,11 +347,15 @@ fn what_may_be_anything_is_zero() {
              define internal void @work(i64 %n) {\nstart:\n  %c = icmp eq i64 %n, 0\n  br i1 %c, label %some, label %join\n\n\
              some:\n  %b = trunc i64 %n to i8\n  %s = insertvalue { i1, i8 } { i1 true, i8 poison }, i8 %b, 1\n  br label %join\n\n\
              join:\n  %v = phi { i1, i8 } [ %s, %some ], [ { i1 false, i8 undef }, %start ]\n\
-             \x20 call void @take({ i1, i8 } %v)\n  call void @take({ i1, i8 } { i1 false, i8 poison })\n  ret void\n}\n",
+             \x20 call void @take({ i1, i8 } %v)\n  call void @take({ i1, i8 } { i1 false, i8 poison })\n\
+             \x20 %f = freeze i8 poison\n  %t = insertvalue { i1, i8 } %v, i8 %f, 1\n  call void @take({ i1, i8 } %t)\n\
+             \x20 %q = insertelement <2 x i64> poison, i64 %n, i64 0\n  store <2 x i64> %q, ptr null, align 8\n  ret void\n}\n",
         ),
     );
     let text = made.ir.text();
     for expected in [
+        "freeze i8 zeroinitializer",
+        "insertelement <2 x i64> poison, i64 %n",
         "[ { i1 false, i8 zeroinitializer }, %start ]",
         "insertvalue { i1, i8 } { i1 true, i8 zeroinitializer }, i8 %b, 1",
         "@take({ i1, i8 } { i1 false, i8 zeroinitializer })",

@@ -211,6 +211,26 @@ fn integers_of_128_bits_are_passed_everywhere() {
     assert!(coverage.iter().all(|c| c.sites == sites), "{coverage:?}");
 }
 
+/// A value that may be anything is passed in a register or a slot that the function has written.
+#[test]
+fn what_may_be_anything_is_written() {
+    let words = "i64 %n, ".repeat(24);
+    let takes: String = (0..24).map(|i| format!("i64 %a{i}, ")).collect();
+    let coverage = verified(
+        "anything",
+        &format!(
+            "@kept = internal global [16 x i8] zeroinitializer, align 16\n\
+             define internal void @many({takes}i64 %f, i64 %z) noinline {{\nstart:\n  call void @dyad_migrate_point()\n\
+             store volatile i64 %f, ptr @kept\n  store volatile i64 %z, ptr @kept\n  ret void\n}}\n\
+             define internal void @work(i64 %n) {{\nstart:\n  call void @dyad_migrate_point()\n\
+             %f = freeze i64 poison\n  %g = freeze i128 poison\n  %h = lshr i128 %g, 64\n  %z = trunc i128 %h to i64\n\
+             call void @many({words}i64 %f, i64 %z)\n  ret void\n}}\n"
+        ),
+    );
+    // The root's, two points and a call.
+    assert!(coverage.iter().all(|c| c.sites == 4), "{coverage:?}");
+}
+
 /// Addresses of local variables that meet in a phi, and values that cross sites in only some of the ways that meet
 /// behind them, within loops: `llvm-as` finds names that do not hold everywhere, the verifier what is kept in registers.
 #[test]

@@ -59,5 +59,6 @@ pub fn config(nodes: usize, cpus: usize) -> SimConfig {
             order: Order::Parallel,
         },
         message_ns: 75_000,
+        message_kib_ns: 0,
     }
 }

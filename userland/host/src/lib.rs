@@ -582,7 +582,9 @@ fn info_of(config: &Config) -> Info {
         // It is not in a page here.
         input_len: 0,
         kernels: 0,
-        reserved: [0; 3],
+        transport: 0,
+        delay: 0,
+        fault_parts: 0,
         system,
         args,
     }

@@ -57,7 +57,13 @@ impl Sender {
         Ok(self.end.look(head, lines, n)?)
     }
 
-    /// Writes a record; `word` gives the words behind the head. Changes nothing when it fails.
+    /// Whether the receiver has taken all records that were sent.
+    pub fn is_taken<W: Words + ?Sized>(&self, w: &W) -> bool {
+        w.load(self.place.base + HEAD, Relaxed) == self.end.tail()
+    }
+
+    /// Writes a record; `word` gives the words behind the head. `seal` changes the head when all other words are written.
+    /// Changes nothing when it fails.
     ///
     /// # Errors
     ///
@@ -67,21 +73,26 @@ impl Sender {
         w: &W,
         head: &Head,
         word: impl Fn(usize) -> u64,
+        seal: impl FnOnce(&mut Head),
     ) -> Result<(), RingError> {
         let behind = lines_behind(head);
         if !self.has_room(w, behind)? {
             return Err(RingError::Full);
         }
         let first = self.end.tail();
-        let at = self.place.line(first);
-        for (i, &value) in (0..).zip(head) {
-            w.store(at + i, value, Relaxed);
-        }
         for line in 0..behind {
             let at = self.place.line(first.wrapping_add(1 + line));
             for i in 0..LINE_WORDS {
                 w.store(at + i, word((line * LINE_WORDS + i) as usize), Relaxed);
             }
+        }
+        let mut sealed = *head;
+        seal(&mut sealed);
+        // The reader goes by the lines that were written.
+        sealed[0] = head[0];
+        let at = self.place.line(first);
+        for (i, value) in (0..).zip(sealed) {
+            w.store(at + i, value, Relaxed);
         }
         let tail = self.end.advance(behind + 1);
         w.store(self.place.base + TAIL, tail, Release);
@@ -182,8 +193,10 @@ mod tests {
         for n in 0..1000 {
             let behind = n * 7 % 65;
             let sent = head(n, behind);
-            to.push(&m[..], &sent, |i| n << 32 | i as u64).unwrap();
+            to.push(&m[..], &sent, |i| n << 32 | i as u64, |_| ())
+                .unwrap();
             let record = from.next(&m[..]).unwrap().unwrap();
+            assert!(!to.is_taken(&m[..]));
             assert_eq!(record.head, sent);
             let mut count = 0;
             from.copy(&m[..], &record, |i, word| {
@@ -195,6 +208,7 @@ mod tests {
             assert_eq!(from.next(&m[..]).unwrap().unwrap().head, sent);
             from.done(&m[..], &record);
             assert!(from.next(&m[..]).unwrap().is_none());
+            assert!(to.is_taken(&m[..]));
         }
     }
 
@@ -203,15 +217,15 @@ mod tests {
         let (m, place) = (memory(), RingSpan::new(0, LINES));
         let mut to = Sender::attach(&m[..], place);
         let mut from = Receiver::resume(&m[..], place);
-        to.push(&m[..], &head(1, 64), |_| 1).unwrap();
+        to.push(&m[..], &head(1, 64), |_| 1, |_| ()).unwrap();
         assert!(!to.has_room(&m[..], 64).unwrap());
-        let full = to.push(&m[..], &head(2, 64), |_| 2);
+        let full = to.push(&m[..], &head(2, 64), |_| 2, |_| ());
         assert_eq!(full, Err(RingError::Full));
         assert!(to.has_room(&m[..], 62).unwrap(), "a smaller one");
         let record = from.next(&m[..]).unwrap().unwrap();
         from.done(&m[..], &record);
         assert!(from.next(&m[..]).unwrap().is_none(), "the refused one");
-        to.push(&m[..], &head(2, 64), |_| 2).unwrap();
+        to.push(&m[..], &head(2, 64), |_| 2, |_| ()).unwrap();
         // One that never has room is refused, and does no harm.
         let small = memory();
         let mut to = Sender::attach(&small[..], RingSpan::new(0, 4));
@@ -223,7 +237,7 @@ mod tests {
         let (m, place) = (memory(), RingSpan::new(0, LINES));
         let mut to = Sender::attach(&m[..], place);
         let mut from = Receiver::resume(&m[..], place);
-        to.push(&m[..], &head(1, 1), |_| 1).unwrap();
+        to.push(&m[..], &head(1, 1), |_| 1, |_| ()).unwrap();
         // A head that names more lines than there are.
         m[..].store(place.line(0), 1 << 8 | 2, Relaxed);
         assert_eq!(from.next(&m[..]).err(), Some(RingError::Corrupt));
@@ -233,7 +247,7 @@ mod tests {
         m[..].store(TAIL, LINES + 1, Relaxed);
         assert_eq!(from.next(&m[..]).err(), Some(RingError::Corrupt));
         m[..].store(HEAD, 9, Relaxed);
-        let full = to.push(&m[..], &head(2, 127), |_| 0);
+        let full = to.push(&m[..], &head(2, 127), |_| 0, |_| ());
         assert_eq!(full, Err(RingError::Corrupt));
     }
 }

@@ -41,6 +41,85 @@ impl Kernels {
     }
 }
 
+/// How the messages of the peers travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Transport {
+    /// Through rings in memory. An actor that sleeps is woken by a doorbell.
+    #[default]
+    Ring = 0,
+    /// Through rings in memory. A thread of low priority looks for messages while nothing else runs; a doorbell is rung only if
+    /// a message is not taken for [`POLL_NS`].
+    Poll = 1,
+    /// As over a network: a message is in its ring at once, but does not count as come before its [`Delay`] has passed.
+    Tcp = 2,
+}
+
+/// In the argument of a peer's thread, beside the number of its node: it polls.
+pub const POLLS: u64 = 1 << 8;
+
+/// How long a message may lie in a ring that is polled before a doorbell is rung, in nanoseconds.
+pub const POLL_NS: u64 = 5_000;
+
+impl Transport {
+    /// All ways.
+    pub const ALL: [Transport; 3] = [Transport::Ring, Transport::Poll, Transport::Tcp];
+
+    /// Name on command lines and in boot parameters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Transport::Ring => "ring",
+            Transport::Poll => "poll",
+            Transport::Tcp => "tcp",
+        }
+    }
+
+    /// The one with this number.
+    pub const fn from_number(n: u64) -> Option<Transport> {
+        match n {
+            0 => Some(Transport::Ring),
+            1 => Some(Transport::Poll),
+            2 => Some(Transport::Tcp),
+            _ => None,
+        }
+    }
+}
+
+/// How long a message is in transit over a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delay {
+    /// Nanoseconds for each message.
+    pub message_ns: u32,
+    /// Nanoseconds for each KiB of contents.
+    pub kib_ns: u32,
+}
+
+impl Delay {
+    /// A message and its answer take 75 us, as over TCP between machines.
+    pub const TCP: Delay = Delay {
+        message_ns: 37_500,
+        kib_ns: 0,
+    };
+
+    /// The delay of a message with so many bytes of contents.
+    pub const fn of(self, bytes: u64) -> u64 {
+        self.message_ns as u64 + self.kib_ns as u64 * bytes / 1024
+    }
+
+    /// As one word.
+    pub const fn bits(self) -> u64 {
+        (self.kib_ns as u64) << 32 | self.message_ns as u64
+    }
+
+    /// From the word.
+    pub const fn from_bits(bits: u64) -> Delay {
+        Delay {
+            message_ns: bits as u32,
+            kib_ns: (bits >> 32) as u32,
+        }
+    }
+}
+
 /// Number of the process of a group on a node.
 pub const fn process_on(node: NodeId) -> u64 {
     program::FIRST + node.index() as u64
@@ -173,65 +252,97 @@ pub struct Setup {
     pub ranges: [ImageRange; MAX_RANGES],
 }
 
-/// What a peer counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-pub enum Counted {
-    /// Faults that needed another node.
-    Faults = 0,
-    /// Messages about pages, with or without contents.
-    PageMessages = 1,
-    /// Messages with the contents of a page.
-    Contents = 2,
-    /// Invalidations and their acknowledgements.
-    Invalidations = 3,
-    /// First touches of the origin.
-    Local = 4,
-    /// Orders that waited for the end of a hold.
-    Deferred = 5,
-    /// Messages that found a full ring, and went out later.
-    Delayed = 6,
-    /// Messages that were refused.
-    Refused = 7,
-    /// Messages about threads and regions.
-    OtherMessages = 8,
-    /// Doorbells rung at other peers.
-    Doorbells = 9,
-    /// Bytes of messages, headers included.
-    Bytes = 10,
+/// An enumeration of counters, with the names that a run reports them by.
+macro_rules! counters {
+    ($(#[$m:meta])* $enum:ident { $($(#[$v:meta])* $variant:ident = $name:literal,)* }) => {
+        $(#[$m])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u64)]
+        pub enum $enum { $($(#[$v])* $variant,)* }
+
+        impl $enum {
+            /// All, in the order of their numbers.
+            pub const ALL: &'static [$enum] = &[$($enum::$variant),*];
+
+            /// The name of the run's counter.
+            pub const fn name(self) -> &'static str {
+                match self { $($enum::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// What a peer counts.
+    Counted {
+        /// Faults that needed another node.
+        Faults = "dsm.faults",
+        /// Messages about pages, with or without contents.
+        PageMessages = "dsm.page-messages",
+        /// Messages with the contents of a page.
+        Contents = "dsm.contents",
+        /// Invalidations and their acknowledgements.
+        Invalidations = "dsm.invalidations",
+        /// First touches of the origin.
+        Local = "dsm.local",
+        /// Orders that waited for the end of a hold.
+        Deferred = "dsm.deferred",
+        /// Messages that found a full ring, and went out later.
+        Delayed = "dsm.delayed",
+        /// Messages that were refused.
+        Refused = "dsm.refused",
+        /// Messages about threads and regions.
+        OtherMessages = "group.messages",
+        /// Doorbells rung at other peers.
+        Doorbells = "group.doorbells",
+        /// Bytes of messages, headers included.
+        Bytes = "group.bytes",
+        /// Faults of reading in the heap whose parts are known; the next ones are sums over these, in nanoseconds.
+        Reads = "fault.read.count",
+        /// From a fault until its handler runs, and from the handler's end until the instruction is executed again.
+        ReadTrap = "fault.read.trap-ns",
+        /// Until the actor runs.
+        ReadEnter = "fault.read.enter-ns",
+        /// Until the actor has sent the request.
+        ReadRequest = "fault.read.request-ns",
+        /// Until the other node's actor has the request.
+        ReadOut = "fault.read.out-ns",
+        /// Until that has sent its answer.
+        ReadService = "fault.read.service-ns",
+        /// Until the answer is here.
+        ReadBack = "fault.read.back-ns",
+        /// Until the page is filled and mapped.
+        ReadMap = "fault.read.map-ns",
+        /// Until the handler runs again.
+        ReadLeave = "fault.read.leave-ns",
+        /// Faults of writeing in the heap whose parts are known; the next ones are sums over these, in nanoseconds.
+        Writes = "fault.write.count",
+        /// From a fault until its handler runs, and from the handler's end until the instruction is executed again.
+        WriteTrap = "fault.write.trap-ns",
+        /// Until the actor runs.
+        WriteEnter = "fault.write.enter-ns",
+        /// Until the actor has sent the request.
+        WriteRequest = "fault.write.request-ns",
+        /// Until the other node's actor has the request.
+        WriteOut = "fault.write.out-ns",
+        /// Until that has sent its answer.
+        WriteService = "fault.write.service-ns",
+        /// Until the answer is here.
+        WriteBack = "fault.write.back-ns",
+        /// Until the page is filled and mapped.
+        WriteMap = "fault.write.map-ns",
+        /// Until the handler runs again.
+        WriteLeave = "fault.write.leave-ns",
+    }
 }
 
 impl Counted {
-    /// All, in the order of their numbers.
-    pub const ALL: [Counted; 11] = [
-        Counted::Faults,
-        Counted::PageMessages,
-        Counted::Contents,
-        Counted::Invalidations,
-        Counted::Local,
-        Counted::Deferred,
-        Counted::Delayed,
-        Counted::Refused,
-        Counted::OtherMessages,
-        Counted::Doorbells,
-        Counted::Bytes,
-    ];
+    /// Counters of a fault's parts: how many faults, and the parts.
+    pub const PARTS: usize = Counted::Writes as usize - Counted::Reads as usize;
 
-    /// The name of the run's counter.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Counted::Faults => "dsm.faults",
-            Counted::PageMessages => "dsm.page-messages",
-            Counted::Contents => "dsm.contents",
-            Counted::Invalidations => "dsm.invalidations",
-            Counted::Local => "dsm.local",
-            Counted::Deferred => "dsm.deferred",
-            Counted::Delayed => "dsm.delayed",
-            Counted::Refused => "dsm.refused",
-            Counted::OtherMessages => "group.messages",
-            Counted::Doorbells => "group.doorbells",
-            Counted::Bytes => "group.bytes",
-        }
+    /// Whether it is counted only if parts of faults are asked for.
+    pub const fn is_of_parts(self) -> bool {
+        self as u64 >= Counted::Reads as u64
     }
 
     /// The one with this number.
@@ -241,6 +352,7 @@ impl Counted {
 }
 
 const _: () = {
+    assert!(Counted::Reads as usize + 2 * Counted::PARTS == Counted::ALL.len());
     assert!(program::PEER - program::FIRST == MAX_NODES as u64);
     assert!(program::PEER + MAX_NODES as u64 <= program::MAX);
     assert!(slot::table(slot::TABLES as u64).0 <= super::slot::END_FREE.0);
@@ -260,8 +372,11 @@ mod tests {
         }
         assert_eq!(node_of(program::FIRST - 1), None);
         assert_eq!(node_of(program::PEER + MAX_NODES as u64), None);
-        for (n, &counted) in (0..).zip(&Counted::ALL) {
-            assert_eq!(Counted::from_number(n), Some(counted));
+        for (n, &counted) in (0..).zip(Counted::ALL) {
+            assert_eq!(
+                (counted as u64, Counted::from_number(n)),
+                (n, Some(counted))
+            );
         }
         assert_eq!(Counted::from_number(Counted::ALL.len() as u64), None);
     }

@@ -225,6 +225,7 @@ mod tests {
                 order: Order::Parallel,
             },
             message_ns: 75_000,
+            message_kib_ns: 0,
         }
     }
 

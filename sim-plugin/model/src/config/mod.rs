@@ -237,4 +237,6 @@ pub struct SimConfig {
     pub clock: ClockConfig,
     /// Nanoseconds of a message round trip over a network, for the mode that models one.
     pub message_ns: u64,
+    /// Nanoseconds that each KiB of contents adds to a message over a network.
+    pub message_kib_ns: u64,
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use dyad_mutants::{Class, Test};
+use dyad_tier::Tier;
 use libtest_mimic::{Failed, Trial};
 
 use crate::long;
@@ -22,7 +23,9 @@ pub fn trials() -> Vec<Trial> {
         Trial::test(
             "register::every_place_has_a_mutant",
             every_place_has_a_mutant,
-        ),
+        )
+        // It builds all tests that come to places.
+        .with_ignored_flag(Tier::now() == Tier::Quick),
         Trial::test(
             "register::rows_of_the_book_are_there",
             rows_of_the_book_are_there,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::record::name;
-use dyad_abi::service::peer::{Counted, Kernels};
+use dyad_abi::service::peer::{Counted, Kernels, Transport};
 use dyad_launcher::config::RunConfig;
 use dyad_launcher::launch::RunReport;
 use dyad_tier::{Tiers, size};
@@ -23,7 +23,15 @@ pub fn trials() -> Vec<Trial> {
         test(
             Tiers::QUICK.and(Tiers::LONG),
             "a_thread_that_moves_in_each_phase",
-            || npb(PAIR, "is", "thread"),
+            || npb(PAIR, "is", "thread", Transport::Ring),
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "a_thread_that_moves_over_every_transport",
+            || {
+                npb(PAIR, "is", "thread", Transport::Poll)?;
+                npb(REVERSED, "is", "thread", Transport::Tcp)
+            },
         ),
         test(
             Tiers::FULL.and(Tiers::LONG),
@@ -45,13 +53,37 @@ pub fn trials() -> Vec<Trial> {
             "threads_and_tasks_in_reversed_order",
             || all(REVERSED),
         ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "a_page_of_another_node_is_found",
+            foreign_page,
+        ),
     ]
+}
+
+/// Init gives one process a page of the other one's: the program is none the worse for it, but the run fails.
+fn foreign_page() -> Result<(), Failed> {
+    let config = RunConfig {
+        kernels: Kernels::Multiple,
+        work: console::app("hop", ""),
+        env: vec!["DYAD_TEST_FOREIGN_PAGE=1".into()],
+        timeout: Some(Duration::from_secs(120)),
+        ..RunConfig::default()
+    };
+    let (report, text) = console::run(&config);
+    let bad: Vec<&str> = (report.checks.iter().filter(|c| !c.ok))
+        .map(|c| c.name.as_str())
+        .collect();
+    match bad[..] == [name::POOLS] {
+        true => Ok(()),
+        false => console::because(&text, format_args!("failed checks: {bad:?}")),
+    }
 }
 
 fn all(nodes: &[Isa]) -> Result<(), Failed> {
     for style in ["thread", "task"] {
         for kernel in ["is", "cg", "mg"] {
-            npb(nodes, kernel, style)?;
+            npb(nodes, kernel, style, Transport::Ring)?;
         }
     }
     Ok(())
@@ -95,11 +127,12 @@ fn checksum(text: &str) -> Result<&str, Failed> {
 }
 
 /// An NPB kernel of class S that goes to the other node and back in each phase.
-fn npb(nodes: &[Isa], kernel: &str, style: &str) -> Result<(), Failed> {
+fn npb(nodes: &[Isa], kernel: &str, style: &str, transport: Transport) -> Result<(), Failed> {
     let arguments = format!("--class S --bench {kernel} --style {style}");
     let config = |kernels| RunConfig {
         nodes: nodes.to_vec(),
         kernels,
+        transport,
         work: console::app("npb", arguments.clone()),
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()

@@ -1,4 +1,4 @@
-//! Every program runs to its end once: with the arguments of its first line in the book's table of deaths, which
+//! Every program runs to its end once, in the tier `quick` or `full`: with the arguments of its first line in the book's table of deaths, which
 //! lists all programs (`dead_answer::the_book_lists_every_program`), and without a death.
 
 use std::collections::BTreeSet;
@@ -14,6 +14,21 @@ use crate::console;
 use crate::dead_answer::{self, Row};
 use crate::times;
 
+/// Programs that the tier `full` runs: others of the tier `quick` are of the same kind.
+const FULL: [&str; 11] = [
+    "back-ends",
+    "bench",
+    "blocks",
+    "emulate-begin",
+    "emulate-threads",
+    "flood",
+    "migrate-threads",
+    "sim-loads",
+    "sim-sharing",
+    "sim-windows",
+    "std-pieces",
+];
+
 /// How long a run may take, on a slow and busy host.
 const LIMIT: Duration = Duration::from_secs(240);
 
@@ -25,7 +40,11 @@ pub fn trials() -> Vec<Trial> {
     rows.retain(|row| seen.insert(row.app.clone()));
     let trial = |row: Row| {
         let name = format!("programs::{}", row.app.replace('-', "_"));
-        times::test(Tiers::QUICK, name, move || ends_well(&row))
+        let tier = match FULL.contains(&row.app.as_str()) {
+            true => Tiers::FULL,
+            false => Tiers::QUICK,
+        };
+        times::test(tier, name, move || ends_well(&row))
     };
     rows.into_iter().map(trial).collect()
 }

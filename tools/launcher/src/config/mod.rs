@@ -16,7 +16,7 @@ use std::time::Duration;
 use dyad_abi::Isa;
 use dyad_abi::boot::{DEFAULT_BLOCK, DEFAULT_ROUNDS, OnDeath};
 use dyad_abi::service::Grant;
-use dyad_abi::service::peer::Kernels;
+use dyad_abi::service::peer::{Delay, Kernels, Transport};
 use dyad_sim_model::config::{Level, SimConfig};
 
 use crate::error::Error;
@@ -107,6 +107,10 @@ pub struct RunConfig {
     pub grant: Grant,
     /// How the kernels work together.
     pub kernels: Kernels,
+    /// How messages between kernels travel.
+    pub transport: Transport,
+    /// Whether the parts of a fault that needs another kernel are measured.
+    pub fault_parts: bool,
     /// Bound on the run; none under a debugger.
     pub timeout: Option<Duration>,
     /// What happens when a node dies.
@@ -155,6 +159,8 @@ impl Default for RunConfig {
             random_seed: None,
             grant: Grant::Nothing,
             kernels: Kernels::Fused,
+            transport: Transport::Ring,
+            fault_parts: false,
             timeout: Some(Duration::from_secs(DEFAULT_TIMEOUT)),
             on_death: OnDeath::End,
             coherent: system.coherent,
@@ -210,6 +216,22 @@ impl RunConfig {
         let system = self.system();
         let resolve = |level| (self.setup.resolve(level, &system)).map_err(Error::Usage);
         self.sim.level().map(resolve).transpose()
+    }
+
+    /// How long a message over a network is in transit: as the simulation says, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`simulation`](RunConfig::simulation).
+    pub fn delay(&self) -> Result<Delay, Error> {
+        let ns = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
+        Ok(match self.simulation()? {
+            None => Delay::TCP,
+            Some(sim) => Delay {
+                message_ns: ns(sim.message_ns / 2),
+                kib_ns: ns(sim.message_kib_ns),
+            },
+        })
     }
 
     /// Bytes of all pools together.

@@ -9,7 +9,7 @@ use dyad_abi::Isa;
 use dyad_abi::boot::{LOCAL_STRIDE, MAX_CXL, MAX_ROUNDS, OnDeath};
 use dyad_abi::ident::MAX_CPUS;
 use dyad_abi::service::Grant;
-use dyad_abi::service::peer::Kernels;
+use dyad_abi::service::peer::{Kernels, Transport};
 use dyad_sim_model::config::{Coherence, MemoryModel, Order};
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::{Map, Value};
@@ -54,6 +54,14 @@ pub struct Settings {
     /// each node, and the kernels' parts of it exchange messages) [default: fused]
     #[arg(long, value_name = "HOW", help_heading = SYSTEM)]
     pub kernels: Option<Named<Kernels>>,
+    /// How the messages of --kernels multiple travel: ring (through memory, with doorbells), poll (through memory, looked for
+    /// while nothing else runs), or tcp (as over a network) [default: ring]
+    #[arg(long, value_name = "HOW", help_heading = SYSTEM)]
+    pub transport: Option<Named<Transport>>,
+    /// Measure the parts of each page fault that needs another kernel, with --kernels multiple: each such fault is
+    /// taken twice, to see what the trap alone takes
+    #[arg(long, help_heading = SYSTEM)]
+    pub fault_parts: bool,
     /// Whether the nodes' caches are kept coherent; if not, the kernels write back and invalidate what
     /// they share [default: coherent]
     #[arg(long, value_name = "MODE", help_heading = SYSTEM)]
@@ -420,6 +428,19 @@ impl Settings {
         }
         c.grant = self.grant.map_or(c.grant, |grant| grant.0);
         c.kernels = self.kernels.map_or(c.kernels, |kernels| kernels.0);
+        c.transport = self.transport.map_or(c.transport, |transport| transport.0);
+        c.fault_parts = self.fault_parts;
+        if c.kernels == Kernels::Fused {
+            let given = [
+                ("transport", self.transport.is_some()),
+                ("fault-parts", c.fault_parts),
+            ];
+            if let Some((what, _)) = given.iter().find(|(_, given)| *given) {
+                return Err(format!(
+                    "{what} is for messages, which fused kernels do not exchange: leave it out, or use --kernels multiple"
+                ));
+            }
+        }
         c.on_death = self.on_death.map_or(c.on_death, |policy| policy.0);
         c.coherent = self.coherence != Some(Named(Coherence::Incoherent));
         c.rounds = self.rounds.map_or(c.rounds, |n| n.0);

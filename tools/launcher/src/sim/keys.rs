@@ -162,7 +162,9 @@ pub const KEYS: &[Key] = &[
     system_key!("ipi.latency", 0..=ONE_SECOND, Level::Count,
         "from ringing a doorbell to the interrupt", |s| s.clock.ipi_ns),
     system_key!("message.round-trip", 0..=ONE_SECOND, Level::Count,
-        "of a message over a network, where one is modelled", |s| s.message_ns),
+        "of a message over a network, with --transport tcp", |s| s.message_ns),
+    system_key!("message.kib", 0..=ONE_SECOND, Level::Count,
+        "what a KiB of contents adds to a message over a network", |s| s.message_kib_ns),
 ];
 
 const LINE: u64 = dyad_sim_model::config::LINE_BYTES;

@@ -171,6 +171,7 @@ fn blank(setup: &Setup, level: Level, system: &System) -> SimConfig {
             order: setup.order,
         },
         message_ns: 0,
+        message_kib_ns: 0,
     }
 }
 

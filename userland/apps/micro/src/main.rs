@@ -3,7 +3,8 @@
 //!
 //! | option | values | default |
 //! |---|---|---|
-//! | `--what` | a list of `pages`, `depth` | both |
+//! | `--what` | a list of `pages`, `depth`, `faults` | `pages,depth` |
+//! | `--touches` | a list of `read`, `upgrade`, `write`, `zero` ([`faults`]) | all |
 //! | `--patterns` | a list: who has the pages and who touches them, of the names in [`Pattern`] | all |
 //! | `--pages` | how many, 1 to 4096 | 256 |
 //! | `--lines` | lines touched in each page, 1 to 64 | 64 |
@@ -17,8 +18,11 @@
 #![no_main]
 #![deny(unsafe_code)]
 
+mod faults;
+
 use dyad::prelude::thread::*;
 use dyad::{report, thread};
+use faults::Touch;
 use workloads::micro::depth::{Kind, descend, expected};
 use workloads::micro::pages::{Act, LINES, Pages, Pattern, Side};
 
@@ -121,10 +125,18 @@ fn each(time: Duration, count: usize) -> u128 {
     time.as_nanos() / count.max(1) as u128
 }
 
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Pages,
+    Depth,
+    Faults,
+}
+
 /// What the command line says.
 struct Plan {
-    pages: bool,
-    depth: bool,
+    what: Vec<What>,
+    touches: Vec<Touch>,
     patterns: Vec<Pattern>,
     count: usize,
     lines: usize,
@@ -165,8 +177,9 @@ fn number(args: &Args, name: &str, default: usize, most: usize) -> Result<usize>
 impl Plan {
     #[inline(never)]
     fn read(args: &Args) -> Result<Plan> {
-        const OPTIONS: [&str; 7] = [
+        const OPTIONS: [&str; 8] = [
             "--what",
+            "--touches",
             "--patterns",
             "--pages",
             "--lines",
@@ -176,14 +189,15 @@ impl Plan {
         ];
         args.expect_options(&OPTIONS)?;
         let what = list(args, "--what", "pages,depth", |w| match w {
-            "pages" => Some(true),
-            "depth" => Some(false),
+            "pages" => Some(What::Pages),
+            "depth" => Some(What::Depth),
+            "faults" => Some(What::Faults),
             _ => None,
         })?;
         let depth = |w: &str| w.parse().ok().filter(|n| (1..=64).contains(n));
         Ok(Plan {
-            pages: what.contains(&true),
-            depth: what.contains(&false),
+            what,
+            touches: list(args, "--touches", Touch::NAMES, Touch::parse)?,
             patterns: list(
                 args,
                 "--patterns",
@@ -223,14 +237,14 @@ fn main(args: Args) -> Result<()> {
     let plan = Plan::read(&args)?;
     let nodes = Nodes::find()?;
     let mut good = true;
-    if plan.pages {
+    if plan.what.contains(&What::Pages) {
         println!("{:<10} {:>12} {:>12}", "pages", "load ns", "store ns");
         for &pattern in &plan.patterns {
             let touched = touch(pattern, plan.count, plan.lines, nodes)?;
             good &= tell_pages(&plan, pattern, &touched);
         }
     }
-    if plan.depth {
+    if plan.what.contains(&What::Depth) {
         println!("{:<10} {:>12} {:>12}", "frames", "depth", "ns");
         for &kind in &plan.kinds {
             for &depth in &plan.depths {
@@ -240,6 +254,13 @@ fn main(args: Args) -> Result<()> {
                 });
                 good &= tell_depth(&plan, kind, depth, took?, found);
             }
+        }
+    }
+    if plan.what.contains(&What::Faults) {
+        println!("{:<10} {:>12}", "touch", "page ns");
+        let mut kept = Vec::new();
+        for &touch in &plan.touches {
+            good &= faults::tell(touch, plan.count, nodes, &mut kept)?;
         }
     }
     match good {

@@ -14,8 +14,8 @@
 use dyad_abi::cap::{CaptblOp, HardwareOp, ObjectKind, ReceiveOp, Rights, SpaceOp, TableAt};
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::peer::{
-    self, BLOCK_FRAMES, Counted, IMAGE, ImageRange, MAX_RANGES, RING_PAGES, SETUP, Setup, WINDOW,
-    door, op, peer_on, process_on, ring,
+    self, BLOCK_FRAMES, Counted, IMAGE, ImageRange, MAX_RANGES, POLLS, RING_PAGES, SETUP, Setup,
+    Transport, WINDOW, door, op, peer_on, process_on, ring,
 };
 use dyad_abi::service::{CONSOLE_BUFFER, INFO_BASE, INIT_THREADS, SERVED, sched, slot, thread_id};
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, ReportKind, tcb_address};
@@ -34,8 +34,17 @@ use crate::trouble::{Done, During};
 /// Frames for page tables of a process.
 const TABLE_FRAMES: u64 = 1024;
 
+/// What is in the environment of a program for which separation is to be broken, by a page at this address.
+const PLANT: &str = "DYAD_TEST_FOREIGN_PAGE=1";
+const PLANTED: u64 = 0x16_0000_0000;
+
 /// Actors answer the threads of their process, so they go first.
 const PEER_ENTRY: u64 = sched::entry(48, 10_000, sched::SYSTEM_GROUP);
+/// Threads that poll run when nothing else does.
+const POLLER_ENTRY: u64 = sched::entry(1, 10_000, sched::SYSTEM_GROUP);
+
+/// The actor of a peer, and its thread that polls.
+type Threads = [Option<Cap<Thread>>; 2];
 
 /// A peer.
 pub struct Peer {
@@ -43,8 +52,7 @@ pub struct Peer {
     pub program: Program,
     /// Invokes it as init.
     pub entry: Cap<Sinv>,
-    /// Its actor.
-    thread: Cap<Thread>,
+    threads: Threads,
     /// Blocks of memory in its window.
     blocks: u64,
 }
@@ -71,7 +79,10 @@ impl Group {
     /// Makes all that has been built ready: first who serves.
     pub fn set_going(&self) -> Done<()> {
         let peers = self.peers.iter().flatten();
-        let peers = peers.map(|p| (p.program.home, p.thread));
+        let peers = peers.flat_map(|p| {
+            let threads = p.threads.iter().flatten();
+            threads.map(|&thread| (p.program.home, thread))
+        });
         let others = self.others.iter().flatten();
         for (node, thread) in peers.chain(others.map(|(p, thread)| (p.home, *thread))) {
             thread
@@ -93,7 +104,9 @@ impl Group {
     /// Reports what the peers have counted.
     pub fn report(&self) {
         for peer in self.peers.iter().flatten() {
-            for counted in Counted::ALL {
+            let parts = rt::info().is_ok_and(|info| info.fault_parts != 0);
+            let all = Counted::ALL.iter().filter(|c| parts || !c.is_of_parts());
+            for &counted in all {
                 let count = peer.entry.request([op::COUNTER, counted as u64, 0, 0]);
                 let Ok(count) = count else { continue };
                 let hardware = rt::hardware(crate::blocks::here());
@@ -175,23 +188,41 @@ impl Builder {
             };
             let blocks = self.pages(&mut peer, &mut process)?;
             self.setup(&mut peer, &item, blocks)?;
-            let (thread, entry) = self.actor(&mut peer, services.sched, schedule)?;
+            let (threads, entry) = self.actor(&mut peer, services.sched, schedule)?;
             group.peers[node.index()] = Some(Peer {
                 program: peer,
                 entry,
-                thread,
+                threads,
                 blocks,
             });
             group.others[node.index()] = Some((process, first));
         }
         let first = group.others[HOME.index()].take();
-        let (program, thread) = first.ok_or(Error::NoSuchNode).during("the first process")?;
+        let (mut program, thread) = first.ok_or(Error::NoSuchNode).during("the first process")?;
+        let planted = self.plant(&mut program, group.others.iter_mut().flatten());
+        planted.during("a page for a test")?;
         let guest = Guest {
             program,
             name: item.name,
             thread,
         };
         Ok((guest, group))
+    }
+
+    /// Gives another process a page of the first one's, if a test asks for that: separation must then be found to be broken.
+    fn plant<'a>(
+        &mut self,
+        first: &mut Program,
+        mut others: impl Iterator<Item = &'a mut (Program, Cap<Thread>)>,
+    ) -> dyad_abi::Result<()> {
+        let (_, env) = dyad_sys::texts(self.info);
+        if !env.split('\t').any(|v| v == PLANT) {
+            return Ok(());
+        }
+        let (other, _) = others.next().ok_or(Error::NoSuchNode)?;
+        let (frame, _) = self.store.user(first.home, &mut first.user, 1)?;
+        let isas = other.isas;
+        other.map(&mut self.store, isas, PLANTED, (frame, 0), Access::Read)
     }
 
     fn placement(&self, node: NodeId) -> Placement {
@@ -465,27 +496,38 @@ impl Builder {
         .during("what a peer has")
     }
 
-    /// The thread of a peer, where it waits, and init's entry.
+    /// The threads of a peer, where they wait, and init's entry.
     fn actor(
         &mut self,
         peer: &mut Program,
         sched: &Program,
         schedule: &mut Schedule,
-    ) -> Done<(Cap<Thread>, Cap<Sinv>)> {
-        let node = peer.home;
-        let number = thread::PEER + node.index() as u32;
-        let isas = peer.isas;
-        let actor = peer
-            .thread(
-                &mut self.store,
-                0,
-                isas,
-                (INFO_BASE | node.index() as u64, sched::tag(number)),
-                Some(schedule.endpoints),
-            )
-            .during("thread of a peer")?;
-        schedule.enter(sched, (number, 1 << number), actor, PEER_ENTRY)?;
-        Ok((actor, self.own_entry(peer)?))
+    ) -> Done<(Threads, Cap<Sinv>)> {
+        let node = peer.home.index() as u64;
+        let polls = self.info.transport == Transport::Poll as u64;
+        let mut threads = [None; 2];
+        for (n, number, argument, entry) in [
+            (0, thread::PEER, node, PEER_ENTRY),
+            (1, thread::POLLER, node | POLLS, POLLER_ENTRY),
+        ] {
+            if n == 1 && !polls {
+                continue;
+            }
+            let number = number + node as u32;
+            let isas = peer.isas;
+            let made = peer
+                .thread(
+                    &mut self.store,
+                    n,
+                    isas,
+                    (INFO_BASE | argument, sched::tag(number)),
+                    Some(schedule.endpoints),
+                )
+                .during("thread of a peer")?;
+            schedule.enter(sched, (number, 1 << number), made, entry)?;
+            threads[n as usize] = Some(made);
+        }
+        Ok((threads, self.own_entry(peer)?))
     }
 
     /// Where actors wait, and who wakes them: all peers.

@@ -35,6 +35,8 @@ pub mod thread {
     /// The first of init's wardens, one per node. The last numbers of the table are no thread's: their
     /// bits at init's endpoint mean other things.
     pub const WARDEN: u32 = 32;
+    /// The first of the peers' threads that poll, one per node.
+    pub const POLLER: u32 = 40;
     /// The first of the peers, one per node.
     pub const PEER: u32 = 48;
 }

@@ -8,7 +8,7 @@ mod threads;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::service::peer::{Counted, ImageRange, Setup, slot};
+use dyad_abi::service::peer::{Counted, ImageRange, Setup, Transport, slot};
 use dyad_abi::service::{pager, process, program, thread_id};
 use dyad_abi::user::{
     DATA_STACK_STRIDE, DATA_STACKS_BASE, HEAP_BASE, HEAP_END, MAX_PROGRAM_THREADS, PAGE_SIZE,
@@ -21,13 +21,14 @@ use dyad_dsm::{Access, Config, Event, Incarnation, Page, Range, ThreadNo, Time};
 use dyad_msg::bulk::Head;
 use dyad_services::ranges::{Limits, Ranges};
 use dyad_services::rt;
-use dyad_sys::cap::{Cap, Receive, Until};
+use dyad_sys::cap::{Cap, Receive, Send, Until};
 
-use crate::links::{Link, Sleep};
+use crate::links::{Link, Sleep, Way};
 use crate::memory::Frames;
+use crate::parts;
 use crate::port::{Outside, Pages, kind, tag};
 use crate::service::{self, ORIGIN};
-use crate::slots;
+use crate::slots::{self, SLOTS};
 use threads::Threads;
 
 /// Limits of the memory of a program, as the pager's.
@@ -69,6 +70,10 @@ struct Actor {
     isa: Isa,
     /// Who waits until a range is on no node any more.
     unmapping: Vec<(Range, Asker)>,
+    /// When the first record comes that is on its way.
+    comes_at: Option<u64>,
+    /// Since when there has been nothing to do.
+    idle_since: Option<u64>,
     /// Records that found a full ring.
     unsent: Vec<(NodeId, Head, Vec<u64>)>,
     other_messages: u64,
@@ -93,13 +98,15 @@ pub fn run(here: NodeId, isa: Isa, setup: &'static Setup) -> Result<core::conver
     let mut actor = Actor {
         here,
         pages: Pages::new(config),
-        outside: Outside::new(frames, links, setup),
+        outside: Outside::new(here, frames, (links, Way::of(info)?), setup),
         ranges: Ranges::new(LIMITS),
         sleep: Sleep::new(here),
         threads: Threads::new(here),
         entry: setup.entry,
         isa,
         unmapping: Vec::new(),
+        comes_at: None,
+        idle_since: None,
         unsent: Vec::new(),
         other_messages: 0,
         doorbells: 0,
@@ -107,13 +114,37 @@ pub fn run(here: NodeId, isa: Isa, setup: &'static Setup) -> Result<core::conver
     if here == ORIGIN {
         actor.regions(setup)?;
     }
-    while !slots::has_ended() {
+    while !SLOTS.has_ended() {
         actor.turn()?;
     }
     // What it works with is taken away.
-    slots::stop();
+    SLOTS.stop();
     loop {
         Cap::<Receive>::at(slot::ACTOR).receive(0, Until::Never)?;
+    }
+}
+
+/// Sleeps until the actor is told something, or that time has come.
+fn sleep(until: Until) -> Result<()> {
+    // Who has asked meanwhile has set the bit that ends this at once.
+    match Cap::<Receive>::at(slot::ACTOR).receive(0, until) {
+        Ok(_) | Err(Error::TimedOut) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// Looks for messages while nothing else runs on this node, and tells the actor.
+pub fn poll(here: NodeId) -> Result<core::convert::Infallible> {
+    let own = Sleep::new(here);
+    while !SLOTS.has_ended() {
+        if own.has_pending() {
+            Cap::<Send>::at(slot::doorbell(here)).send()?;
+        }
+        dyad_sys::raw::relax();
+    }
+    loop {
+        // Nobody sends there.
+        Cap::<Receive>::at(slot::ACTOR).receive(1, Until::Never)?;
     }
 }
 
@@ -174,12 +205,13 @@ impl Actor {
     /// Does all that there is to do, then sleeps.
     fn turn(&mut self) -> Result<()> {
         let mut busy = self.sleep.pending() != 0;
+        self.comes_at = None;
         for link in 0..self.outside.links.len() {
             busy |= self.receive(link)?;
         }
         // Who asks waits while what was asked before has no room.
         let posted = match self.unsent.len() < MAX_UNSENT {
-            true => slots::posted(),
+            true => SLOTS.posted(),
             false => 0,
         };
         busy |= posted != 0;
@@ -192,15 +224,14 @@ impl Actor {
         if let Some((what, e)) = self.outside.failed {
             service::group_fails(self.here, what, e);
         }
-        for link in &mut self.outside.links {
-            self.doorbells += u64::from(link.tell(self.here)?);
-        }
+        self.tell()?;
         self.count();
         if busy {
+            self.idle_since = None;
             return Ok(());
         }
-        let deferred = self.outside.deferred.iter();
-        let mut until = deferred.map(|&(_, until)| until.0).min();
+        let deferred = self.outside.deferred.iter().map(|&(_, until)| until.0);
+        let mut until = deferred.chain(self.comes_at).min();
         if self.has_backlog() {
             // A ring that was full does not tell that it has room.
             let again = self.now()?.after(SPIN_NS).0;
@@ -209,16 +240,31 @@ impl Actor {
         if self.spins(until)? {
             return Ok(());
         }
+        let until = until.into_iter().chain(self.tells_at()).min();
+        let until = until.map_or(Until::Never, Until::Deadline);
+        if self.outside.way.transport == Transport::Poll {
+            // The thread that polls finds what has come meanwhile.
+            return sleep(until);
+        }
         if self.sleep.prepare() {
-            let until = until.map_or(Until::Never, Until::Deadline);
-            // Who has asked meanwhile has set the bit that ends this at once.
-            match Cap::<Receive>::at(slot::ACTOR).receive(0, until) {
-                Ok(_) | Err(Error::TimedOut) => {}
-                Err(e) => return Err(e),
-            }
+            sleep(until)?;
             self.sleep.over();
         }
         Ok(())
+    }
+
+    /// Tells the other actors of what has been sent.
+    fn tell(&mut self) -> Result<()> {
+        let (here, way) = (self.here, self.outside.way);
+        for link in &mut self.outside.links {
+            self.doorbells += u64::from(link.tell(here, way, || rt::hardware(here).now())?);
+        }
+        Ok(())
+    }
+
+    /// When the first of the other actors is to be told of something.
+    fn tells_at(&self) -> Option<u64> {
+        self.outside.links.iter().filter_map(|l| l.told_at).min()
     }
 
     /// Whether something waits for room in a ring.
@@ -229,24 +275,39 @@ impl Actor {
 
     /// Looks for a moment whether something comes, if no thread of the process could run meanwhile: sleeping costs a
     /// doorbell and a wake-up. `true`: there is something to do.
-    fn spins(&self, until: Option<u64>) -> Result<bool> {
+    fn spins(&mut self, until: Option<u64>) -> Result<bool> {
         let limit = match self.threads.here() {
             (0, _) => SPIN_NS,
             (here, waiting) if here == waiting => SPIN_FOR_ANSWER_NS,
             _ => return Ok(false),
         };
-        let end = self.now()?.after(limit).0;
-        let end = until.map_or(end, |until| until.min(end));
+        // As long as if no time passed on the way.
+        let now = self.now()?.0;
+        let since = *self.idle_since.get_or_insert(now);
+        let end = since + limit + self.outside.way.round_trip();
+        let mut until = until.unwrap_or(u64::MAX);
         loop {
             for _ in 0..SPINS {
-                if self.sleep.has_pending() || slots::has_posted() && self.unsent.len() < MAX_UNSENT
+                if self.sleep.has_pending() || SLOTS.has_posted() && self.unsent.len() < MAX_UNSENT
                 {
                     return Ok(true);
                 }
+                if self.outside.way.takes_time() {
+                    break;
+                }
                 dyad_sys::raw::relax();
             }
-            if self.now()?.0 >= end {
-                return Ok(false);
+            until = until.min(self.outside.comes_next()?.unwrap_or(until));
+            let now = self.now()?.0;
+            if self.tells_at().is_some_and(|at| now >= at) {
+                self.tell()?;
+            }
+            // While something is on its way from here, it is told of in time.
+            let on_its_way = self.outside.way.takes_time() && self.tells_at().is_some();
+            match now {
+                now if now >= until => return Ok(true),
+                now if now >= end && !on_its_way => return Ok(false),
+                _ => {}
             }
         }
     }
@@ -260,8 +321,23 @@ impl Actor {
             let Some(record) = from.receiver.next(&from.back).map_err(|_| Error::Corrupt)? else {
                 return Ok(any);
             };
+            let now = self.outside.time_of_messages()?;
+            let from = &mut self.outside.links[link];
+            match self.outside.way.comes_at(&record.head, now) {
+                Ok(None) => {}
+                Ok(Some(at)) => {
+                    self.comes_at = Some(self.comes_at.map_or(at, |first| first.min(at)));
+                    return Ok(any);
+                }
+                Err(_) => {
+                    from.receiver.done(&from.back, &record);
+                    self.refuse();
+                    continue;
+                }
+            }
             any = true;
             self.outside.incoming = Some((link, record));
+            self.outside.come_at = parts::now();
             match record.head[0] >> 8 {
                 kind::PAGE => self.page_message(node, &record.head),
                 kind::MOVED => self.moved(link, &record),
@@ -281,9 +357,12 @@ impl Actor {
                     self.wake(n, taken != 0);
                 }
                 kind::TEXT => self.text_has_come(link, &record),
+                kind::PREPARE => self.asked_to_prepare(node, record.head[1]),
+                kind::READY => self.is_ready(node, record.head[1]),
                 _ => self.refuse(),
             }
             self.outside.incoming = None;
+            self.outside.come_at = None;
             let from = &mut self.outside.links[link];
             from.receiver.done(&from.back, &record);
         }
@@ -308,7 +387,7 @@ impl Actor {
 
     /// A thread of the process has asked.
     fn asked(&mut self, n: u64) {
-        let [what, a, b, c, d] = slots::words(n);
+        let [what, a, b, c, d] = SLOTS.words(n);
         match what {
             service::ask::FAULT => {
                 let (Some(page), Some(thread)) = (Page::of(a), ThreadNo::new(n as u8)) else {
@@ -321,7 +400,13 @@ impl Actor {
                     want,
                     pc: c,
                 };
-                if self.step(fault).is_err() {
+                if let Some(now) = parts::now() {
+                    parts::asked(n, now);
+                }
+                self.outside.faulting = Some(n);
+                let served = self.step(fault);
+                self.outside.faulting = None;
+                if served.is_err() {
                     slots::answer(n, [crate::port::told::LOST, 0, 0, 0]);
                 }
             }

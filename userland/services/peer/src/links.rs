@@ -6,10 +6,11 @@ use core::cell::RefCell;
 use core::ptr::with_exposed_provenance;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-use dyad_abi::service::peer::{RING_PAGES, ring, slot};
+use dyad_abi::service::Info;
+use dyad_abi::service::peer::{Delay, POLL_NS, RING_PAGES, Transport, ring, slot};
 use dyad_abi::user::PAGE_SIZE;
-use dyad_abi::{NodeId, Result};
-use dyad_msg::bulk::{Receiver, Sender};
+use dyad_abi::{Error, NodeId, Result};
+use dyad_msg::bulk::{Head, Receiver, Sender, lines_behind};
 use dyad_msg::ring::{RingSpan, ring_words};
 use dyad_msg::wake::{self, WakeLine};
 use dyad_msg::words::{LINE_WORDS, Words};
@@ -73,6 +74,69 @@ impl Words for Mapped {
     }
 }
 
+/// How messages travel.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// By what.
+    pub transport: Transport,
+    delay: Delay,
+}
+
+/// The word of a head that has the time at which its record has come, on the fused clock; 0: at once. All peers of a group
+/// travel alike.
+pub const COMES_AT: usize = 7;
+/// Most bytes behind a head.
+const MOST_BYTES: u64 = PAGE_SIZE;
+/// By how much the clocks of two nodes may differ, in nanoseconds: more than they ever do.
+const CLOCKS: u64 = 1_000_000_000;
+
+impl Way {
+    /// As the run says.
+    ///
+    /// # Errors
+    ///
+    /// `BadArgument` if it says what there is not.
+    pub fn of(info: &Info) -> Result<Way> {
+        Ok(Way {
+            transport: Transport::from_number(info.transport).ok_or(Error::BadArgument)?,
+            delay: Delay::from_bits(info.delay),
+        })
+    }
+
+    /// How long a message and its answer are in transit, at least.
+    pub fn round_trip(&self) -> u64 {
+        match self.takes_time() {
+            true => 2 * self.delay.of(0),
+            false => 0,
+        }
+    }
+
+    /// Whether time passes between sending and receipt.
+    pub fn takes_time(&self) -> bool {
+        self.transport == Transport::Tcp
+    }
+
+    /// When a record with this head comes, if it is sent now.
+    pub const fn comes(&self, head: &Head, now: u64) -> u64 {
+        now + self.delay.of(64 * lines_behind(head))
+    }
+
+    /// When a record comes; `None`: it has.
+    ///
+    /// # Errors
+    ///
+    /// `BadArgument` for a time that no delay explains.
+    pub fn comes_at(&self, head: &Head, now: u64) -> Result<Option<u64>> {
+        match head[COMES_AT] {
+            at if at <= now => Ok(None),
+            at if self.takes_time() && at - now <= self.delay.of(MOST_BYTES) + CLOCKS => {
+                Ok(Some(at))
+            }
+            _ => Err(Error::BadArgument),
+        }
+    }
+}
+
 /// The two rings between this peer and another one.
 pub struct Link {
     /// The node of that peer.
@@ -88,6 +152,8 @@ pub struct Link {
     sleep: Mapped,
     /// Whether something has been sent that its actor has not been told of.
     pub untold: bool,
+    /// When it is told: if it polls, only should it not have taken what was sent; over a network, when the first record comes.
+    pub told_at: Option<u64>,
 }
 
 impl Link {
@@ -105,23 +171,49 @@ impl Link {
             receiver: Receiver::resume(&back, SPAN),
             sleep: at(node, node),
             untold: false,
+            told_at: None,
         }
     }
 
-    /// Tells the actor there of what has been sent. Whether its doorbell was rung.
+    /// Tells the actor there of what has been sent, at once or when it comes. Whether its doorbell was rung.
     ///
     /// # Errors
     ///
     /// As the kernel says.
-    pub fn tell(&mut self, here: NodeId) -> Result<bool> {
-        if !core::mem::take(&mut self.untold) {
-            return Ok(false);
+    pub fn tell(&mut self, here: NodeId, way: Way, now: impl Fn() -> Result<u64>) -> Result<bool> {
+        let mut rings = false;
+        if core::mem::take(&mut self.untold) {
+            match way.transport {
+                Transport::Ring => rings = self.notify(here),
+                Transport::Poll => {
+                    self.notify(here);
+                    self.told_at = Some(now()? + POLL_NS);
+                }
+                // When it comes.
+                Transport::Tcp => {}
+            }
         }
-        let asleep = wake::notify(&self.sleep, &SLEEP, here.index());
-        if asleep {
+        if let Some(at) = self.told_at {
+            // A thread that polls may have had to give the CPU away.
+            let polled = way.transport == Transport::Poll;
+            let taken = polled && self.sender.get_mut().is_taken(&self.out);
+            if taken || now()? >= at {
+                self.told_at = None;
+                rings |= match polled {
+                    true => !taken,
+                    false => self.notify(here),
+                };
+            }
+        }
+        if rings {
             Cap::<Send>::at(slot::doorbell(self.node)).send()?;
         }
-        Ok(asleep)
+        Ok(rings)
+    }
+
+    /// Notes at the actor there that something has come. Whether it sleeps.
+    fn notify(&self, here: NodeId) -> bool {
+        wake::notify(&self.sleep, &SLEEP, here.index())
     }
 }
 

@@ -50,6 +50,8 @@ mod links;
 #[cfg(target_os = "none")]
 mod memory;
 #[cfg(target_os = "none")]
+mod parts;
+#[cfg(target_os = "none")]
 mod port;
 #[cfg(target_os = "none")]
 mod service;

@@ -11,10 +11,11 @@ use dyad_abi::{NodeId, Result};
 use dyad_dsm::wire::{self, HEADER};
 use dyad_dsm::{Action, Cause, Dsm, Message, Outcome, Page, Port, Source, Time};
 use dyad_msg::bulk::{Head, LINES_MASK, Record};
+use dyad_services::rt;
 
-use crate::links::Link;
+use crate::links::{COMES_AT, Link, Way};
 use crate::memory::{Frames, PAGE_WORDS};
-use crate::slots;
+use crate::{parts, slots};
 
 /// Nodes of a group.
 pub const NODES: usize = 2;
@@ -42,9 +43,18 @@ pub mod kind {
     pub const ANSWER: u64 = 4;
     /// A thread is to be woken: number, whether it has been taken off the list of those that wait for a word.
     pub const WAKE: u64 = 5;
+    /// The kernel thread of a thread that is to begin is to begin here as well: number.
+    pub const PREPARE: u64 = 7;
+    /// It has begun: number.
+    pub const READY: u64 = 8;
     /// Text for the console: number, operation, offset, length; the text.
     pub const TEXT: u64 = 6;
 }
+
+/// Words of the head of a page message, behind its header: when what it answers had come, and when it was sent itself.
+const CAME_AT: usize = 5;
+const WENT_AT: usize = 6;
+const _: () = assert!(HEADER / 8 < CAME_AT);
 
 /// Lines of a page.
 const PAGE_LINES: u64 = PAGE_SIZE / 64;
@@ -72,8 +82,15 @@ pub struct Outside {
     pub frames: Frames,
     /// Rings to the other nodes.
     pub links: Vec<Link>,
+    /// How messages travel.
+    pub way: Way,
+    here: NodeId,
     /// The record that is being received, and the link that it has come by.
     pub incoming: Option<(usize, Record)>,
+    /// When it has come, if parts of faults are measured.
+    pub come_at: Option<u64>,
+    /// The thread whose fault is being served.
+    pub faulting: Option<u64>,
     /// The page whose contents go with the next message.
     copied: Option<Page>,
     /// Pages whose hold ends, and when.
@@ -91,11 +108,20 @@ pub struct Outside {
 
 impl Outside {
     /// Nothing has happened yet.
-    pub fn new(frames: Frames, links: Vec<Link>, setup: &'static Setup) -> Outside {
+    pub fn new(
+        here: NodeId,
+        frames: Frames,
+        (links, way): (Vec<Link>, Way),
+        setup: &'static Setup,
+    ) -> Outside {
         Outside {
             frames,
             links,
+            way,
+            here,
             incoming: None,
+            come_at: None,
+            faulting: None,
             copied: None,
             deferred: Vec::new(),
             unmapped: Vec::new(),
@@ -110,14 +136,67 @@ impl Outside {
         self.links.iter().position(|l| l.node == to)
     }
 
-    /// Sends a record; `false`: there is no room.
+    /// The time, if messages take some; else 0.
+    ///
+    /// # Errors
+    ///
+    /// As the kernel says.
+    pub fn time_of_messages(&self) -> Result<u64> {
+        match self.way.takes_time() {
+            true => rt::hardware(self.here).now(),
+            false => Ok(0),
+        }
+    }
+
+    /// When the first record comes that is on its way: also if nobody has been told of it yet.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` for a ring that its sender cannot have made.
+    pub fn comes_next(&mut self) -> Result<Option<u64>> {
+        if !self.way.takes_time() {
+            return Ok(None);
+        }
+        let mut first = None;
+        for link in &mut self.links {
+            let next = link.receiver.next(&link.back);
+            if let Some(record) = next.map_err(|_| dyad_abi::Error::Corrupt)? {
+                let at = record.head[COMES_AT];
+                first = Some(first.map_or(at, |first: u64| first.min(at)));
+            }
+        }
+        Ok(first)
+    }
+
+    /// Sends a record; `false`: there is no room. It is on its way from when all of it is written.
     pub fn push(&mut self, to: NodeId, head: &Head, word: impl Fn(usize) -> u64) -> bool {
+        let (here, way) = (self.here, self.way);
+        let (faulting, come_at) = (self.faulting, self.come_at);
+        let mut comes_at = None;
+        let seal = |head: &mut Head| {
+            if head[0] >> 8 == kind::PAGE
+                && let Some(now) = parts::now()
+            {
+                match (faulting, come_at) {
+                    (Some(n), _) => parts::sent(n, now),
+                    (None, Some(come)) => (head[CAME_AT], head[WENT_AT]) = (come, now),
+                    (None, None) => {}
+                }
+            }
+            if way.takes_time() {
+                // Without a clock nothing would ever come; then it comes at once.
+                head[COMES_AT] = way.comes(head, rt::hardware(here).now().unwrap_or(0));
+                comes_at = Some(head[COMES_AT]);
+            }
+        };
         let Some(link) = self.link(to).map(|i| &mut self.links[i]) else {
             return false;
         };
-        let sent = link.sender.get_mut().push(&link.out, head, word).is_ok();
+        let sender = link.sender.get_mut();
+        let sent = sender.push(&link.out, head, word, seal).is_ok();
         if sent {
             link.untold = true;
+            link.told_at = link.told_at.or(comes_at);
             self.bytes += HEADER as u64 + (head[0] & LINES_MASK) * 64;
         }
         sent
@@ -194,6 +273,12 @@ impl Outside {
             Outcome::Refused(Cause::Lost) | Outcome::Ended => told::LOST,
         };
         for n in (0..64).filter(|n| threads >> n & 1 != 0) {
+            if let (Some((_, record)), Some(come)) = (self.incoming, self.come_at)
+                && let Some(now) = parts::now()
+            {
+                let there = [record.head[CAME_AT], record.head[WENT_AT]];
+                parts::done(n, there, (come, now));
+            }
             slots::answer(n, [told, 0, 0, 0]);
         }
     }

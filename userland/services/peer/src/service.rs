@@ -5,7 +5,7 @@
 use core::ptr::with_exposed_provenance;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::service::peer::{SETUP, Setup, door, node_of, op, process_on};
+use dyad_abi::service::peer::{POLLS, SETUP, Setup, door, node_of, op, process_on};
 use dyad_abi::service::{
     CONSOLE_BUFFER, CONSOLE_THREADS, pager, process, program, slot, thread_id, thread_of_id,
 };
@@ -18,7 +18,8 @@ use dyad_services::rt::{self, Call};
 use dyad_sys::cap::{Cap, Sinv};
 
 use crate::port::told;
-use crate::{actor, heap, slots};
+use crate::slots::{self, SLOTS};
+use crate::{actor, heap, parts};
 
 /// The node where the program starts.
 pub const ORIGIN: NodeId = NodeId::new(0).unwrap();
@@ -60,16 +61,19 @@ pub mod ask {
 dyad_services::entry!(start, invoked, to 4);
 
 fn start(arg: u64) -> ! {
-    heap::begin();
+    if arg & POLLS == 0 {
+        heap::begin();
+    }
     let place = rt::hardware(ORIGIN).where_am_i();
-    let node = NodeId::new(arg % PAGE_SIZE);
-    let done = match (node, place) {
+    let (number, polls) = (arg % POLLS, arg & POLLS != 0);
+    let done = match (NodeId::new(number), place) {
+        (Some(node), Ok(_)) if polls => actor::poll(node),
         (Some(node), Ok(place)) => actor::run(node, place.isa, setup()),
         _ => Err(Error::BadArgument),
     };
     match done {
         Ok(never) => match never {},
-        Err(e) => rt::give_up(format_args!("peer of node {}: {e}", arg % PAGE_SIZE)),
+        Err(e) => rt::give_up(format_args!("peer of node {number}: {e}")),
     }
 }
 
@@ -122,7 +126,7 @@ fn from_init(call: &Call) -> Result<u64> {
     match what {
         op::END => {
             slots::end(rt::hardware(ORIGIN).where_am_i()?.node);
-            Ok(slots::has_stopped().into())
+            Ok(SLOTS.has_stopped().into())
         }
         op::COUNTER => {
             let counter = usize::try_from(a).ok().and_then(|n| actor::COUNTERS.get(n));
@@ -138,7 +142,7 @@ pub fn group_fails(here: NodeId, what: &str, e: Error) -> ! {
     // Init ends the group as for an error of a thread.
     let _ = INIT.invoke([process::FAULTED | process << 8 | 1 << 16, 0, 0, 0]);
     slots::end(here);
-    slots::stop();
+    SLOTS.stop();
     rt::give_up(format_args!("peer of node {here}: {what}: {e}"))
 }
 
@@ -157,17 +161,21 @@ fn fault(here: NodeId, n: u64, call: &Call) -> [u64; 4] {
     let access = kind & 0xff;
     let mut told = told::GONE;
     if matches!(access, 1 | 2) && !is_guard(address) {
+        let Some(handler) = parts::enters(n, address, access == 2) else {
+            return [0; 4];
+        };
         told = match slots::ask(here, n, [ask::FAULT, address, access, pc, 0]) {
             Ok([told, ..]) => told,
             Err(_) => told::LOST,
         };
+        handler.ends();
     }
     let more = match told {
         told::RETRY => return [0; 4],
         told::NO_MEMORY => FAULT_NO_MEMORY,
         _ => 0,
     };
-    if !slots::has_ended() {
+    if !SLOTS.has_ended() {
         let client = call.badge & 0xff;
         let kind = (kind | more) & process::FAULT_KIND;
         // If init does not take it, the thread ends all the same.

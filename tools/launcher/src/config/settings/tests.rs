@@ -120,7 +120,12 @@ fn wrong_settings_are_named_with_what_is_possible() {
 #[test]
 fn several_kernels_refuse_what_they_do_not_have() {
     let said = |more: &str| {
-        let line = format!("run --kernels multiple {more}");
+        let kernels = if more.contains("--kernels") {
+            ""
+        } else {
+            "--kernels multiple"
+        };
+        let line = format!("run {kernels} {more}");
         #[derive(clap::Parser)]
         struct Line {
             #[command(flatten)]
@@ -131,6 +136,17 @@ fn several_kernels_refuse_what_they_do_not_have() {
     };
     for nodes in ["", "--nodes x86_64,aarch64", "--nodes aarch64,x86_64"] {
         assert_eq!(said(nodes).unwrap().kernels, Kernels::Multiple);
+    }
+    for transport in Transport::ALL {
+        let said = said(&format!("--transport {}", transport.name()));
+        assert_eq!(said.unwrap().transport, transport);
+    }
+    for alone in [
+        "--kernels fused --transport tcp",
+        "--fault-parts --kernels fused",
+    ] {
+        let e = said(alone).unwrap_err();
+        assert!(e.contains("use --kernels multiple"), "{alone}: {e}");
     }
     for (more, message) in [
         ("--nodes x86_64,x86_64", "one of each ISA"),
@@ -154,7 +170,7 @@ fn all_settings_survive_being_merged() {
         file: File,
     }
     let line = "run --nodes aarch64,x86_64 --cpus 2 --mem-local 64MiB --mem-cxl 1GiB --block-size 64MiB \
-                --kernels multiple --on-death survive --coherence incoherent --timeout 7 --shm-dir /dev/shm --app npb --class W \
+                --kernels multiple --transport poll --fault-parts --on-death survive --coherence incoherent --timeout 7 --shm-dir /dev/shm --app npb --class W \
                 --grant all --env A=1 --env B= --stdin in.txt --random-seed 5 --rounds 9 --audit --slowpath --sim timing --model separated --profile artifact \
                 --order strict --seed 3 --windows --sites --memory-trace -- --a b";
     let line = <Line as clap::Parser>::try_parse_from(line.split_whitespace()).unwrap();

@@ -1,5 +1,8 @@
 //! Threads of the program: where they are, how they come, go, begin and end, and which wait for words.
 
+extern crate alloc;
+
+use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
 
 use dyad_abi::service::peer::slot;
@@ -14,7 +17,7 @@ use dyad_sys::cap::{Cap, Receive, Send, Until};
 use super::{Actor, Asker, Vec};
 use crate::port::{kind, tag};
 use crate::service::{self, INIT, ORIGIN};
-use crate::slots;
+use crate::slots::{self, SLOTS};
 
 const THREADS: usize = MAX_PROGRAM_THREADS as usize;
 /// Words of a control block that travel with a thread: all that its layout names.
@@ -24,8 +27,10 @@ const BLOCK_LINES: u64 = BLOCK_WORDS as u64 / 8;
 /// How a thread goes on: program counter, stack pointer, frame pointer or argument.
 type Going = [u64; 3];
 
+/// A control block that travels.
+type Block = [u64; BLOCK_WORDS];
+
 /// A thread of the program, as this node knows it.
-#[derive(Clone, Copy)]
 struct One {
     /// The process has a kernel thread for it.
     exists: bool,
@@ -33,12 +38,19 @@ struct One {
     parked: bool,
     /// It begins when that waits.
     begins: bool,
-    /// It has come before that waited.
-    arrived: Option<Going>,
+    /// It has come before that waited, with its control block: until then that is the kernel thread's own.
+    arrived: Option<Box<(Going, Block)>>,
     /// Where it has gone from here.
     gone: Option<NodeId>,
     /// Who waits until it has ended and begins again.
     starter: Option<Asker>,
+    /// Nodes whose kernel thread of this number has begun, by bit. Where a thread begins, the others are asked first: a
+    /// thread that goes there lays out its frames on the stack on which that begins.
+    ready: u64,
+    /// The node that waits until the kernel thread here has begun.
+    asked_by: Option<NodeId>,
+    /// Who waits until all others have begun.
+    waits_for_others: Option<Asker>,
 }
 
 impl One {
@@ -49,6 +61,9 @@ impl One {
         arrived: None,
         gone: None,
         starter: None,
+        ready: 0,
+        asked_by: None,
+        waits_for_others: None,
     };
 }
 
@@ -65,11 +80,12 @@ pub(super) struct Threads {
 impl Threads {
     /// The first thread of each process exists; at the origin it begins.
     pub(super) fn new(here: NodeId) -> Threads {
-        let mut all = [One::NONE; THREADS];
+        let mut all = [const { One::NONE }; THREADS];
         all[0] = One {
             exists: true,
             begins: here == ORIGIN,
             gone: (here != ORIGIN).then_some(ORIGIN),
+            asked_by: (here != ORIGIN).then_some(ORIGIN),
             ..One::NONE
         };
         Threads {
@@ -103,7 +119,7 @@ impl Threads {
         for (n, one) in (0..).zip(&self.all) {
             if one.exists && one.gone.is_none() && !one.parked {
                 here += 1;
-                waiting += u32::from(slots::waits(n));
+                waiting += u32::from(SLOTS.waits(n));
             }
         }
         (here, waiting)
@@ -156,13 +172,107 @@ impl Actor {
         let Ok(one) = self.threads.one(n) else {
             return;
         };
-        if core::mem::take(&mut one.begins) {
-            return self.go_on(n, [0; 3]);
+        let (asked_by, begins) = (one.asked_by.take(), one.begins);
+        if let Some(node) = asked_by {
+            self.send(node, [tag(kind::READY, 0), n, 0, 0, 0, 0, 0, 0], &[]);
         }
+        if begins {
+            return self.begins(n);
+        }
+        let Ok(one) = self.threads.one(n) else {
+            return;
+        };
         match one.arrived.take() {
-            Some(going) => self.go_on(n, going),
+            Some(come) => self.comes(n, &come),
             None => one.parked = true,
         }
+    }
+
+    /// The kernel thread of a thread that is to begin here waits: the thread begins, or when the others are ready.
+    fn begins(&mut self, n: u64) {
+        let ready = self.others_are_ready(n);
+        let Ok(one) = self.threads.one(n) else {
+            return;
+        };
+        one.parked = !ready;
+        one.begins = !ready;
+        if ready {
+            self.go_on(n, [0; 3]);
+        }
+    }
+
+    /// Whether the kernel threads of a thread have begun on all other nodes.
+    fn others_are_ready(&mut self, n: u64) -> bool {
+        let others = self.outside.links.iter().map(|l| 1 << l.node.index());
+        let others: u64 = others.sum();
+        self.threads
+            .one(n)
+            .is_ok_and(|one| one.ready & others == others)
+    }
+
+    /// Asks the other nodes to have the kernel thread of a thread begin. Whether all have done so.
+    fn prepare(&mut self, n: u64) -> bool {
+        if self.others_are_ready(n) {
+            return true;
+        }
+        for link in 0..self.outside.links.len() {
+            let node = self.outside.links[link].node;
+            let is_ready = self
+                .threads
+                .one(n)
+                .is_ok_and(|o| o.ready >> node.index() & 1 != 0);
+            if !is_ready {
+                self.send(node, [tag(kind::PREPARE, 0), n, 0, 0, 0, 0, 0, 0], &[]);
+            }
+        }
+        false
+    }
+
+    /// The kernel thread of a thread that begins on another node is to begin here.
+    pub(super) fn asked_to_prepare(&mut self, from: NodeId, n: u64) {
+        let Ok(one) = self.threads.one(n) else {
+            return self.refuse();
+        };
+        if one.exists {
+            self.send(from, [tag(kind::READY, 0), n, 0, 0, 0, 0, 0, 0], &[]);
+            return;
+        }
+        one.asked_by = Some(from);
+        one.gone = Some(from);
+        if let Err(e) = self.make(n) {
+            self.outside.failed = Some(("starting a thread", e));
+        }
+    }
+
+    /// The kernel thread of a thread has begun on another node.
+    pub(super) fn is_ready(&mut self, from: NodeId, n: u64) {
+        let Ok(one) = self.threads.one(n) else {
+            return self.refuse();
+        };
+        one.ready |= 1 << from.index();
+        let (asker, begins) = (one.waits_for_others, one.begins && one.parked);
+        if !self.others_are_ready(n) {
+            return;
+        }
+        if begins {
+            self.begins(n);
+        }
+        if let Some(asker) = asker {
+            if let Ok(one) = self.threads.one(n) {
+                one.waits_for_others = None;
+            }
+            self.start(asker, n);
+        }
+    }
+
+    /// A thread that has come goes on, with the control block that it has brought.
+    fn comes(&self, n: u64, (going, words): &(Going, Block)) {
+        // Its address and its number are the same here.
+        let block = service::control_block(n).iter().zip(words).skip(2);
+        for (to, &word) in block {
+            to.store(word, Ordering::Relaxed);
+        }
+        self.go_on(n, *going);
     }
 
     fn go_on(&self, n: u64, [pc, sp, last]: Going) {
@@ -176,7 +286,7 @@ impl Actor {
             _ => return slots::answer(n, [Error::NoSuchNode.code(), 0, 0, 0]),
         };
         let block = service::control_block(n);
-        let words: [u64; BLOCK_WORDS] = core::array::from_fn(|i| block[i].load(Ordering::Relaxed));
+        let words: Block = core::array::from_fn(|i| block[i].load(Ordering::Relaxed));
         // What has been sent to wake it goes with it.
         let woken = Cap::<Receive>::at(slot::WAITS).receive(n, Until::Now);
         let woken = u64::from(woken.is_ok_and(|bits| bits != 0));
@@ -192,23 +302,19 @@ impl Actor {
         if n >= MAX_PROGRAM_THREADS || lines_behind(&record.head) != BLOCK_LINES {
             return self.refuse();
         }
-        let block = service::control_block(n);
+        let mut come = Box::new(([pc, sp, last], [0; BLOCK_WORDS]));
         let from = &self.outside.links[link];
         from.receiver.copy(&from.back, record, |i, word| {
-            // Its address and its number are the same here.
-            if i >= 2 {
-                block[i % BLOCK_WORDS].store(word, Ordering::Relaxed);
-            }
+            come.1[i % BLOCK_WORDS] = word;
         });
         let Ok(one) = self.threads.one(n) else {
             return;
         };
         one.gone = None;
-        let going = [pc, sp, last];
         match core::mem::take(&mut one.parked) {
-            true => self.go_on(n, going),
+            true => self.comes(n, &come),
             false => {
-                one.arrived = Some(going);
+                one.arrived = Some(come);
                 if !one.exists
                     && let Err(e) = self.make(n)
                 {
@@ -245,6 +351,15 @@ impl Actor {
 
     /// Thread `n` is to begin here. If the last thread with this number has not quite ended, who asks waits for that.
     pub(super) fn start(&mut self, asker: Asker, n: u64) {
+        if n != 0 && self.threads.one(n).is_ok() && !self.prepare(n) {
+            let waits = self.threads.one(n).map(|one| &mut one.waits_for_others);
+            match waits {
+                Ok(waits @ None) => *waits = Some(asker),
+                // Another one starts it.
+                _ => self.answer(asker, Err(Error::Again)),
+            }
+            return;
+        }
         let done = match self.threads.one(n) {
             Ok(one) if one.exists && !one.parked && n != 0 => match one.starter {
                 None => return one.starter = Some(asker),
@@ -346,7 +461,7 @@ impl Actor {
 
     /// A thread of the process gets its answer.
     pub(super) fn answered(&mut self, n: u64, [status, value]: [u64; 2]) {
-        if slots::words(n)[0] == service::ask::FUTEX_END {
+        if SLOTS.words(n)[0] == service::ask::FUTEX_END {
             // It learns by this answer that it has been taken.
             self.threads.takes_back(n);
         }
