@@ -24,7 +24,7 @@ use std::collections::HashMap;
 const TRAP: &str = "llvm.trap";
 
 /// The convention in which callees preserve nothing.
-const CONVENTION: &str = "preserve_nonecc";
+pub(super) const CONVENTION: &str = "preserve_nonecc";
 
 /// Rewrites the functions of a module. Gives the sites, by number.
 ///

@@ -13,8 +13,8 @@ use crate::verify::{Conventions, Signature};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// The convention of the spine.
-const PRESERVES_NOTHING: &str = "preserve_nonecc";
+use super::calls::CONVENTION as PRESERVES_NOTHING;
+
 /// Conventions in which arguments are where the C convention has them.
 const PLAIN: [&str; 4] = ["", "ccc", "fastcc", "coldcc"];
 

@@ -208,6 +208,7 @@ pub fn transform(neutral: &NeutralIr, dir: &Path) -> Result<Option<Spine>, Spine
         module.items.push(Item::Line(line));
     }
     let mut apart = Vec::new();
+    let mut marked = 0;
     for item in &mut module.items {
         if let Item::Function(f) = item
             && graph.spine.contains(&f.name)
@@ -217,6 +218,9 @@ pub fn transform(neutral: &NeutralIr, dir: &Path) -> Result<Option<Spine>, Spine
             }
             if !lacks!("spine::define") {
                 define(&mut f.blocks)?;
+            }
+            if !lacks!("spine::mark-plain") {
+                mark_plain(&mut f.blocks, &mut marked)?;
             }
             let behind = f.blocks.iter().filter(|b| b.label.starts_with(SPLIT));
             apart.extend(behind.map(|b| format!("ptr blockaddress(@{}, %{})", f.name, b.label)));
@@ -293,6 +297,41 @@ fn split(blocks: &mut Vec<Block>) -> Result<(), SpineError> {
     }
     calls::redirect(&mut out, &last)?;
     *blocks = out;
+    Ok(())
+}
+
+/// The first number of stack maps that are no sites: each is behind a plain call through a pointer.
+pub(crate) const PLAIN: u64 = 1 << 40;
+
+/// Marks plain calls through pointers in a function that has several kinds of them, so that the verifier knows of each what
+/// it passes. `marked` counts them.
+fn mark_plain(blocks: &mut [Block], marked: &mut u64) -> Result<(), SpineError> {
+    let mut calls = Vec::new();
+    for (b, block) in blocks.iter().enumerate() {
+        for (i, inst) in block.insts.iter().enumerate() {
+            // Most instructions are no calls.
+            if !inst.contains("call ") {
+                continue;
+            }
+            let l = lex(inst)?;
+            if let Inst::Call(call) = Inst::read(&l)?
+                && call.callee == Callee::Pointer
+                && l.span(call.convention.start, call.convention.end) != calls::CONVENTION
+            {
+                calls.push((b, i, call.signature));
+            }
+        }
+    }
+    if calls.iter().all(|(.., signature)| *signature == calls[0].2) {
+        return Ok(());
+    }
+    // The last first: what stands before stays where it is.
+    for (b, i, _) in calls.into_iter().rev() {
+        blocks[b]
+            .insts
+            .insert(i + 1, calls::stackmap(PLAIN + *marked));
+        *marked += 1;
+    }
     Ok(())
 }
 

@@ -2,12 +2,12 @@
 //! for the frame transform.
 
 use super::error::SpineError;
-use super::{LEAF, ROOT, Spine};
+use super::{LEAF, PLAIN, ROOT, Spine};
 use crate::verify::{self, SiteAt, SpineInfo};
 use dyad_abi::Isa;
 use dyad_migrate::{BASE, HEADER_WORDS, MAGIC, Places, SLOT_WORDS, Slot};
 use goblin::elf::Elf;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The section in which linked programs keep the back ends' stack maps. It takes no memory.
 pub const SECTION: &str = ".dyad_stackmaps";
@@ -91,7 +91,15 @@ pub fn of_program(isa: Isa, file: &[u8], spine: &Spine) -> Result<SpineInfo, Spi
     let returns = verify::calls_before(isa, file, &places).map_err(bad)?;
     let known: BTreeMap<u64, &super::Site> = spine.sites.iter().map(|s| (s.id, s)).collect();
     let mut sites = Vec::new();
+    let mut plain: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
     for (map, ret) in maps.iter().zip(returns) {
+        if map.id >= PLAIN {
+            // A back end that has taken the call away has left the one before it, of which more is asked then.
+            if let Some(ret) = ret {
+                plain.entry(ret).or_default().insert(map.id);
+            }
+            continue;
+        }
         let site = known
             .get(&map.id)
             .ok_or_else(|| bad(format!("the back end knows a site {}", map.id)))?;
@@ -125,11 +133,12 @@ pub fn of_program(isa: Isa, file: &[u8], spine: &Spine) -> Result<SpineInfo, Spi
             .collect(),
         leaves: vec![LEAF.to_owned()],
         sites,
+        plain,
         conventions: Some(spine.conventions.clone()),
     })
 }
 
-/// Number of stack maps in an object file, which is the number of sites in the program.
+/// Number of stack maps of sites in an object file.
 pub(crate) fn count_in_object(object: &[u8]) -> Result<u64, SpineError> {
     let elf = Elf::parse(object).map_err(|e| bad(e.to_string()))?;
     let section = elf
@@ -139,9 +148,8 @@ pub(crate) fn count_in_object(object: &[u8]) -> Result<u64, SpineError> {
     let bytes = section
         .and_then(|s| object.get(s.file_range()?))
         .unwrap_or_default();
-    Ok(maps(bytes)
-        .ok_or_else(|| bad("the stack maps cannot be read"))?
-        .len() as u64)
+    let maps = maps(bytes).ok_or_else(|| bad("the stack maps cannot be read"))?;
+    Ok(maps.iter().filter(|m| m.id < PLAIN).count() as u64)
 }
 
 /// How many hash functions are tried. One in some hundreds of tables, of few sites, needs a second one.

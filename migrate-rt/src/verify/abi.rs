@@ -30,7 +30,7 @@ pub struct Signature {
 pub struct Conventions {
     /// Of functions, by symbol: those of the program and those that it only declares.
     pub functions: BTreeMap<String, Signature>,
-    /// Of calls with a site, by the site's number.
+    /// Of calls with a site or another mark, by its number.
     pub sites: BTreeMap<u64, Signature>,
     /// Of calls through pointers that have no site, by the symbol of the function that makes them.
     pub plain: BTreeMap<String, Vec<Signature>>,

@@ -71,6 +71,8 @@ pub(super) struct Context<'a> {
     pub conventions: Option<&'a Conventions>,
     /// Sites of the function by return address.
     pub sites: BTreeMap<u64, &'a SiteAt>,
+    /// Numbers of plain calls through pointers, by return address.
+    pub plain_calls: &'a BTreeMap<u64, BTreeSet<u64>>,
     /// What is at an address.
     pub target: &'a dyn Targets,
     /// Lanes that a site's callee reads, of those that the C convention preserves.
@@ -346,7 +348,7 @@ impl Context<'_> {
             return log.find(Kind::DynamicStack, "the stack pointer is not known here");
         };
         if !lacks!("verify::call::arguments") {
-            self.passes(site.copied(), to, sp, state, log);
+            self.passes(site.copied(), (to, insn.end()), sp, state, log);
         }
         let kept = match site {
             Some(site) => {

@@ -295,6 +295,7 @@ impl<'a> Verifier<'a> {
             function: self.image.named(function).map_or("", |f| &f.name),
             conventions: self.spine.conventions.as_ref(),
             sites: sites.map(|s| (s.ret, s)).collect(),
+            plain_calls: &self.spine.plain,
             target: self,
             needs,
         }

@@ -33,6 +33,9 @@ pub struct SpineInfo {
     pub leaves: Vec<String>,
     /// The sites in the functions.
     pub sites: Vec<SiteAt>,
+    /// Of plain calls through pointers, by return address: the numbers under which their conventions are known. A call that
+    /// is not here may be of any plain kind that its function has.
+    pub plain: BTreeMap<u64, BTreeSet<u64>>,
     /// What the IR says of calls. Without it, which of the registers have a meaning at a call is not known:
     /// what was copied into one has.
     pub conventions: Option<Conventions>,

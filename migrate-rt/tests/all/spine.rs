@@ -355,7 +355,7 @@ fn what_may_be_anything_is_zero() {
     let text = made.ir.text();
     for expected in [
         "freeze i8 zeroinitializer",
-        "insertelement <2 x i64> poison, i64 %n",
+        "insertelement <2 x i64> poison, i64 ",
         "[ { i1 false, i8 zeroinitializer }, %start ]",
         "insertvalue { i1, i8 } { i1 true, i8 zeroinitializer }, i8 %b, 1",
         "@take({ i1, i8 } { i1 false, i8 zeroinitializer })",

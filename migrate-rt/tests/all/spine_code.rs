@@ -231,6 +231,32 @@ fn what_may_be_anything_is_written() {
     assert!(coverage.iter().all(|c| c.sites == 4), "{coverage:?}");
 }
 
+/// Plain calls through pointers of several kinds: each passes what it passes, and no slot that another one takes.
+#[test]
+fn plain_calls_through_pointers_are_known_apart() {
+    let words = "i64 %n, ".repeat(9);
+    let coverage = verified(
+        "apart",
+        &format!(
+            "@table = internal global [2 x ptr] [ptr @few, ptr @many], align 8\n\
+             @kept = internal global [16 x i8] zeroinitializer, align 16\n\
+             define internal void @few(ptr sret([16 x i8]) %r, i8 %a) noinline {{\nstart:\n  store volatile i8 %a, ptr %r\n  ret void\n}}\n\
+             define internal void @many({}i64 %z) noinline {{\nstart:\n  store volatile i64 %z, ptr @kept\n  ret void\n}}\n\
+             define internal void @work(i64 %n) {{\nstart:\n  %r = alloca [16 x i8], align 8\n  %p = load volatile ptr, ptr @table\n\
+             %q = load volatile ptr, ptr getelementptr inbounds (i8, ptr @table, i64 8)\n\
+             call void %q({words}i64 3)\n  call void @dyad_migrate_point()\n  call void %p(ptr sret([16 x i8]) %r, i8 7)\n\
+             call void @dyad_migrate_point()\n  call void %q({words}i64 4)\n  call void %p(ptr sret([16 x i8]) %r, i8 8)\n  ret void\n}}\n",
+            (0..9).map(|i| format!("i64 %a{i}, ")).collect::<String>(),
+        ),
+    );
+    // The root's, and two points.
+    assert!(coverage.iter().all(|c| c.sites == 3), "{coverage:?}");
+    assert!(
+        coverage.iter().all(|c| c.plain_indirect_calls == 4),
+        "{coverage:?}"
+    );
+}
+
 /// Addresses of local variables that meet in a phi, and values that cross sites in only some of the ways that meet
 /// behind them, within loops: `llvm-as` finds names that do not hold everywhere, the verifier what is kept in registers.
 #[test]

@@ -19,8 +19,8 @@ enum Passed<'a> {
 }
 
 impl Context<'_> {
-    /// What the call of `to`, or through a pointer, passes.
-    fn passed(&self, site: Option<&SiteAt>, to: Option<u64>) -> Passed<'_> {
+    /// What the call of `to`, or through a pointer, passes, which returns to `ret`.
+    fn passed(&self, site: Option<&SiteAt>, to: Option<u64>, ret: u64) -> Passed<'_> {
         let Some(conventions) = self.conventions else {
             return Passed::Unknown;
         };
@@ -39,10 +39,18 @@ impl Context<'_> {
                     None => return Passed::Unknown,
                 }
             }
-            (None, None) => {
-                let all = conventions.plain.get(self.function).into_iter().flatten();
-                all.map(Cow::Borrowed).collect()
-            }
+            (None, None) => match self.plain_calls.get(&ret) {
+                // It is one of these, if it was not made of several calls.
+                Some(marks) if !lacks!("verify::passed::marks") => {
+                    let own = marks.iter().map(|id| conventions.sites.get(id));
+                    let own: Option<Vec<_>> = own.map(|s| s.map(Cow::Borrowed)).collect();
+                    own.unwrap_or_default()
+                }
+                _ => {
+                    let all = conventions.plain.get(self.function).into_iter().flatten();
+                    all.map(Cow::Borrowed).collect()
+                }
+            },
         };
         match known.is_empty() {
             true => Passed::Missing,
@@ -54,12 +62,12 @@ impl Context<'_> {
     pub(super) fn passes(
         &self,
         site: Option<&SiteAt>,
-        to: Option<u64>,
+        (to, ret): (Option<u64>, u64),
         sp: i64,
         state: &State,
         log: &mut Log,
     ) {
-        let known = match self.passed(site, to) {
+        let known = match self.passed(site, to, ret) {
             Passed::One(known) => known,
             Passed::Unknown => {
                 let kept = match site {
@@ -93,7 +101,7 @@ impl Context<'_> {
 
     /// Checks what a jump to a function that cannot migrate passes.
     pub(super) fn passes_on(&self, to: u64, state: &State, log: &mut Log) {
-        let Passed::One(known) = self.passed(None, Some(to)) else {
+        let Passed::One(known) = self.passed(None, Some(to), 0) else {
             return self.copied(self.arch.arguments, state, log);
         };
         for place in known

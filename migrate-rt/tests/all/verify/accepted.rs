@@ -234,6 +234,7 @@ define void @_RNvCs1_3app4work() "frame-pointer"="all" !dbg !4 {
         let ir = format!("target triple = \"{}\"\n{BODY}", TRIPLES[isa.index()]);
         let fixture = Program::compile(isa, "lines", &ir, &["-filetype=obj"]);
         let spine = SpineInfo {
+            plain: Default::default(),
             functions: vec!["_RNvCs1_3app4work".to_owned()],
             leaves: vec!["leaf".to_owned()],
             sites: Vec::new(),
@@ -304,6 +305,7 @@ define void @_RNvCs1_3app4work() "frame-pointer"="all" !dbg !4 {
         let fixture = Program::compile(isa, "libraries", &ir, &["-filetype=obj"]);
         let functions = ["_RNvCs2_5alloc4grow", "_RNvCs1_3app4work"];
         let spine = SpineInfo {
+            plain: Default::default(),
             functions: functions.map(str::to_owned).into(),
             leaves: vec!["leaf".to_owned()],
             sites: Vec::new(),

@@ -271,6 +271,7 @@ impl Program {
     pub fn spine(&self, case: &Case) -> SpineInfo {
         let sites = (0..).map_while(|i| self.symbols.get(&format!("{}.{i}", case.name)));
         SpineInfo {
+            plain: Default::default(),
             functions: vec![case.name.to_owned(), "reader".to_owned()],
             leaves: vec!["leaf".to_owned()],
             sites: (0..)

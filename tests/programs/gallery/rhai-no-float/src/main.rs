@@ -61,7 +61,7 @@ fn program() -> Result<()> {
     engine.set_max_call_levels(32);
     engine.set_max_expr_depths(64, 32);
     engine.register_fn("step", |n: INT| {
-        hop_each(5);
+        hop();
         n
     });
     engine.register_fn("join", |a: ImmutableString, b: ImmutableString| {
