@@ -11,9 +11,8 @@
 //! | [`body`] | statements: points, branches, loops, calls in all ways, collections, text |
 //! | `text` | what all programs share, in Rust |
 //!
-//! What Rust leaves open is not used: bits of NaNs count as one value, and no address is looked at. Left out are
-//! programs that the build refuses by its rules: integers of 128 bits among many arguments
-//! ([`types::Sig::any`]).
+//! What Rust leaves open is not used: bits of NaNs count as one value, and no address is looked at. Integers of
+//! 128 bits are among the arguments of every number ([`types::Sig::any`]), as results, and through tables.
 #![forbid(unsafe_code)]
 
 pub mod body;

@@ -82,32 +82,20 @@ impl Ty {
         }
     }
 
-    /// How many words it has, about, and whether it has integers of 128 bits.
-    pub fn words(&self, defs: &[Def]) -> (usize, bool) {
-        let sum = |all: &[Ty]| {
-            let each = all.iter().map(|t| t.words(defs));
-            each.fold((0, false), |a, b| (a.0 + b.0, a.1 | b.1))
-        };
+    /// How many words it has, about.
+    pub fn words(&self, defs: &[Def]) -> usize {
+        let sum = |all: &[Ty]| all.iter().map(|t| t.words(defs)).sum();
         match self {
-            Ty::Int("u128" | "i128") => (2, true),
+            Ty::Int("u128" | "i128") => 2,
             Ty::Tuple(all) => sum(all),
-            Ty::Array(ty, n) => {
-                let (words, wide) = ty.words(defs);
-                (words * n, wide)
-            }
-            Ty::Opt(ty) => {
-                let (words, wide) = ty.words(defs);
-                (words + 1, wide)
-            }
-            Ty::Res(ok, err) => {
-                let (a, b) = (ok.words(defs), err.words(defs));
-                (a.0 + b.0, a.1 | b.1)
-            }
+            Ty::Array(ty, n) => ty.words(defs) * n,
+            Ty::Opt(ty) => ty.words(defs) + 1,
+            Ty::Res(ok, err) => ok.words(defs) + err.words(defs),
             Ty::Named(n) => match &defs[*n] {
                 Def::Struct(fields) => sum(fields),
                 Def::Enum(variants) => sum(&variants.concat()),
             },
-            _ => (1, false),
+            _ => 1,
         }
     }
 
@@ -126,7 +114,7 @@ impl Ty {
     pub fn any(r: &mut Random, defs: &[Def], most: usize) -> Ty {
         for _ in 0..4 {
             let ty = Ty::made(r, defs);
-            if ty.words(defs).0 <= most {
+            if ty.words(defs) <= most {
                 return ty;
             }
         }
@@ -186,30 +174,20 @@ impl Arg {
             _ => Arg::Val(Ty::scalar(r)),
         }
     }
-
-    /// Whether there are integers of 128 bits in it.
-    fn is_wide(&self, defs: &[Def]) -> bool {
-        match self {
-            Arg::Val(ty) | Arg::Ref(ty) | Arg::Mut(ty) | Arg::Slice(ty) => ty.words(defs).1,
-            Arg::Call => false,
-        }
-    }
 }
 
 impl Sig {
     /// A random one.
     pub fn any(r: &mut Random, defs: &[Def]) -> Sig {
         let count = [0, 1, 2, 3, 4, 5, 7, 10, 14][r.below(9)];
-        let mut args: Vec<Arg> = (0..count).map(|_| Arg::any(r, defs)).collect();
-        // Of many arguments none has 128 bits, not behind a reference either, which the optimiser may replace by
-        // what is there: half of it could be in a register, which is refused (`Refused::Arguments`).
-        if count > 2 {
-            for arg in args.iter_mut().filter(|a| a.is_wide(defs)) {
-                *arg = Arg::Val(Ty::Int("u64"));
-            }
-        }
+        // In one list of four every other argument has 128 bits: they meet the last register, and are on the stack.
+        let wide = r.below(4) == 0;
+        let arg = |i: usize| match wide && i % 2 == 1 {
+            true => Arg::Val(Ty::Int(["u128", "i128"][r.below(2)])),
+            false => Arg::any(r, defs),
+        };
         Sig {
-            args,
+            args: (0..count).map(arg).collect(),
             result: Ty::any(r, defs, 24),
         }
     }
