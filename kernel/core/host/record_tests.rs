@@ -44,7 +44,7 @@ use dyad_machine::platform::{FaultKind, UserFault};
 use dyad_object::component::Component;
 use dyad_object::endpoint::{Endpoints, Waits};
 use dyad_object::find;
-use dyad_object::thread::{State, Thread, begun};
+use dyad_object::thread::{State, Thread, begun, info};
 use dyad_object::time::Budgets;
 
 /// More steps than anything here takes.
@@ -546,4 +546,22 @@ fn a_crossing_call_that_neither_path_makes_is_not_under_way() {
             assert!(steps > 0, "{how:?}: never refused");
         });
     }
+}
+
+/// The end of an invocation that has crossed is refused: the thread is in the service still, which may try again.
+#[test]
+fn a_return_that_is_refused_leaves_the_thread_in_the_service() {
+    with(How::all().next().unwrap(), |s| {
+        let crossed = info::CROSSED | (s.peer.node().id().index() as u64) << 8;
+        let caller = s.rig.component.bits();
+        s.t.push(caller, (ENTRY, 0), crossed).unwrap();
+        s.t.scheduler.store(0, Ordering::Relaxed);
+        for attempt in 0..2 {
+            let refused =
+                s.leaves_no_trace("return", || s.m.call::<MockX86>(s.t, 0, &[1, 2, 3, 4]));
+            assert!(refused, "attempt {attempt}: {:?}", result::<MockX86>(s.t));
+            assert_eq!(result::<MockX86>(s.t).0, Error::NotReady.code());
+            assert_eq!(s.t.depth.load(Ordering::Relaxed), 1, "attempt {attempt}");
+        }
+    });
 }
