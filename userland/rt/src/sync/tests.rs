@@ -7,7 +7,7 @@ use dyad_abi::{CpuId, Error, Isa, NodeId};
 use dyad_host::{Config, invoked, kill_node, run};
 use dyad_sys::{exit, thread};
 
-use super::{Barrier, LostBefore, Mutex, Once, OnceLock, RwLock, Semaphore};
+use super::{Barrier, Condvar, LostBefore, Mutex, Once, OnceLock, RwLock, Semaphore};
 
 /// The message of the panic with which `f` ends.
 fn panic_of(f: impl FnOnce()) -> String {
@@ -234,4 +234,30 @@ fn a_permit_is_found_by_who_waits_for_it() {
         exit(6)
     }
     in_time(|| assert_eq!(run(Config::default(), entry).code, 6));
+}
+
+/// A notification that comes as soon as the mutex has been given back, before the thread sleeps, ends the wait.
+#[test]
+fn a_notification_between_the_mutex_and_sleep_ends_the_wait() {
+    static CHANGED: Condvar = Condvar::new();
+    static TURN: Mutex<u32> = Mutex::new(0);
+
+    fn entry(_: u64) -> ! {
+        let notify = || {
+            *TURN.lock() = 1;
+            CHANGED.notify_one();
+        };
+        let turn = TURN.lock();
+        super::mutex::WHEN_GIVEN_BACK.set(Some(notify));
+        assert_eq!(*CHANGED.wait(turn), 1);
+        *TURN.lock() = 0;
+        let turn = TURN.lock();
+        super::mutex::WHEN_GIVEN_BACK.set(Some(notify));
+        let late = dyad_sys::now().expect("a clock") + 60_000_000_000;
+        let (turn, in_time) = CHANGED.wait_until(turn, late);
+        assert!(in_time && *turn == 1);
+        drop(turn);
+        exit(8)
+    }
+    in_time(|| assert_eq!(run(Config::default(), entry).code, 8));
 }
