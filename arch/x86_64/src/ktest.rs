@@ -269,8 +269,8 @@ pub fn leave_user() -> ! {
 }
 
 /// See [`dyad_machine::Platform::kernel_flags_are_right`]: interrupts masked, no access to user
-/// pages, strings upwards, no trap after an instruction, and no nested task, with which IRETQ faults. System calls see to
-/// the same.
+/// pages, strings upwards, no trap after an instruction, and no nested task, with which IRETQ faults. The
+/// mask of system calls clears all these flags.
 pub fn kernel_flags_are_right() -> bool {
     let flags: u64;
     // SAFETY: 1. reads the flags; the stack is balanced.
