@@ -5,10 +5,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_core::ktest::user_calls::{DONE, FP_TABLE, FpWords};
 use dyad_core::ktest::{Entry, UserProbe};
-use dyad_machine::platform::RegArea;
+use dyad_machine::platform::{FaultKind, RegArea};
 use dyad_shm::PhysAddr;
 
-use crate::{cpu, mmu};
+use crate::{context, cpu, mmu};
 
 unsafe extern "C" {
     static __start_ktests: u8;
@@ -179,6 +179,55 @@ unsafe extern "C" {
     fn leave_user_registers(stack_pointer: u64) -> !;
 }
 
+/// Class and syndrome of an exception.
+const fn esr(class: u64, iss: u64) -> u64 {
+    class << 26 | 1 << 25 | iss
+}
+
+/// Exceptions in user mode; Arm ARM, section D24.2.40 (`ESR_EL1`). A data abort has WnR in bit 6 and CM in bit 8: cache
+/// maintenance is always reported as a write, whatever it does.
+const FAULTS: &[(u64, FaultKind)] = &[
+    // Translation faults of levels 1 and 3, access flag, permission.
+    (esr(0x24, 0x05), FaultKind::Read),
+    (esr(0x24, 0x07), FaultKind::Read),
+    (esr(0x24, 0x0b), FaultKind::Read),
+    (esr(0x24, 0x0f), FaultKind::Read),
+    (esr(0x24, 1 << 6 | 0x07), FaultKind::Write),
+    (esr(0x24, 1 << 6 | 0x0f), FaultKind::Write),
+    (esr(0x24, 1 << 8 | 1 << 6 | 0x07), FaultKind::Read),
+    (esr(0x24, 1 << 8 | 1 << 6 | 0x0f), FaultKind::Read),
+    (esr(0x20, 0x07), FaultKind::Execute),
+    (esr(0x20, 0x0f), FaultKind::Execute),
+    // An address size fault, an external abort, a conflict in the TLB: not what a page cures.
+    (esr(0x24, 0x00), FaultKind::Other),
+    (esr(0x24, 1 << 6 | 0x10), FaultKind::Other),
+    (esr(0x24, 0x30), FaultKind::Other),
+    (esr(0x20, 0x10), FaultKind::Other),
+    (esr(0x24, 0x21), FaultKind::Alignment),
+    (esr(0x22, 0), FaultKind::Alignment),
+    (esr(0x26, 0), FaultKind::Alignment),
+    (esr(0x00, 0), FaultKind::Illegal),
+    (esr(0x01, 0), FaultKind::Illegal),
+    (esr(0x0e, 0), FaultKind::Illegal),
+    (esr(0x18, 0), FaultKind::Illegal),
+    (esr(0x15, 1), FaultKind::Breakpoint),
+    (esr(0x3c, 1), FaultKind::Breakpoint),
+    (esr(0x32, 0x22), FaultKind::Breakpoint),
+    (esr(0x2c, 0), FaultKind::Arithmetic),
+];
+
+/// svc #0.
+const TRAP: &[u8] = &0xd400_0001u32.to_le_bytes();
+
+/// dc civac, cvac, cvau, zva, and ic ivau, all of x0.
+const CACHE_MAINTENANCE: &[(&[u8], bool)] = &[
+    (&0xd50b_7e20u32.to_le_bytes(), false),
+    (&0xd50b_7a20u32.to_le_bytes(), false),
+    (&0xd50b_7b20u32.to_le_bytes(), false),
+    (&0xd50b_7420u32.to_le_bytes(), false),
+    (&0xd50b_7520u32.to_le_bytes(), false),
+];
+
 /// See [`dyad_machine::Platform::user_probe`].
 pub fn user_probe() -> UserProbe {
     let start = &raw const user_probe_start;
@@ -193,6 +242,14 @@ pub fn user_probe() -> UserProbe {
         fp_control: [0, 3 << 22, 2 << 22],
         flags: [0xb000_0000, 0xb000_0000],
         forbidden_flags: !0xf000_0000,
+        // Interrupts masked at EL0; single step; an illegal state; EL1, on either stack pointer.
+        raised_flags: &[0x3c0, 0xf000_0080, 1 << 21, 1 << 20, 0x3c4, 0x3c5],
+        step_flag: 0,
+        raw: [context::AREA_PC, context::AREA_FLAGS, context::AREA_TP],
+        returns_to_user_addresses_only: false,
+        trap: TRAP,
+        cache_maintenance: CACHE_MAINTENANCE,
+        faults: FAULTS,
         no_flags: 0,
         call: [0, 1, 2, 3, 4, 5],
         arguments: [0, 1, 2, 3, 4, 5],

@@ -419,6 +419,15 @@ fn decode(esr: u64, far: u64) -> UserFault {
     }
 }
 
+/// What becomes of a synchronous exception in user mode, by its syndrome.
+#[cfg(feature = "ktest")]
+pub fn fault_kind(esr: u64) -> FaultKind {
+    match page_fault(esr) {
+        Some(fault) => fault.kind,
+        None => decode(esr, 0).kind,
+    }
+}
+
 /// A synchronous exception in user mode that is neither a system call nor, as most are, a page fault.
 #[cold]
 fn other_fault(area: &'static RegArea, esr: u64) -> ! {

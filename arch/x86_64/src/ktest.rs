@@ -5,8 +5,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_core::ktest::user_calls::{DONE, FP_TABLE, FpWords};
 use dyad_core::ktest::{Entry, UserProbe};
-use dyad_machine::platform::RegArea;
+use dyad_machine::platform::{FaultKind, RegArea};
 use dyad_shm::PhysAddr;
+use x86_64::registers::model_specific::Msr;
 
 use crate::{context, cpu, mmu};
 
@@ -183,8 +184,30 @@ unsafe extern "C" {
     fn leave_user_registers(stack_pointer: u64) -> !;
 }
 
-/// Carry, direction, alignment check; interrupts enabled and the bit that is always set.
-const FLAGS: u64 = 0x4_0603;
+/// Carry, direction, nested task, alignment check; interrupts enabled and the bit that is always set.
+const FLAGS: u64 = 0x4_4603;
+
+/// Vectors and error codes of exceptions in user mode; Intel SDM volume 3, sections 6.15 and 4.7.
+const FAULTS: &[(u64, FaultKind)] = &[
+    (14 << 32 | 0b0_0100, FaultKind::Read),
+    (14 << 32 | 0b0_0101, FaultKind::Read),
+    (14 << 32 | 0b0_0110, FaultKind::Write),
+    (14 << 32 | 0b0_0111, FaultKind::Write),
+    (14 << 32 | 0b1_0100, FaultKind::Execute),
+    (14 << 32 | 0b1_0101, FaultKind::Execute),
+    // A reserved bit; a protection key.
+    (14 << 32 | 0b0_1101, FaultKind::Other),
+    (14 << 32 | 0b10_0101, FaultKind::Other),
+    (0, FaultKind::Arithmetic),
+    (1 << 32, FaultKind::Breakpoint),
+    (3 << 32, FaultKind::Breakpoint),
+    (6 << 32, FaultKind::Illegal),
+    (12 << 32, FaultKind::Other),
+    (13 << 32, FaultKind::Illegal),
+    (16 << 32, FaultKind::Arithmetic),
+    (17 << 32, FaultKind::Alignment),
+    (19 << 32, FaultKind::Arithmetic),
+];
 
 /// See [`dyad_machine::Platform::user_probe`].
 pub fn user_probe() -> UserProbe {
@@ -198,8 +221,17 @@ pub fn user_probe() -> UserProbe {
         fp_entered: at(&raw const user_probe_fp_entered) as u64,
         // MXCSR: all exceptions masked; to nearest, towards zero, down.
         fp_control: [0x1f80, 0x7f80, 0x3f80],
-        flags: [FLAGS, FLAGS & !0x4_0000],
+        flags: [FLAGS, FLAGS & !0x4_4000],
         forbidden_flags: !0xed7,
+        // Ports; interrupts masked; a nested task; both with all that a program may set.
+        raised_flags: &[0x3202, 0x0002, 0x4202, 0x7cd7],
+        step_flag: 0x100,
+        raw: [context::RIP, context::RFLAGS, context::FS_BASE],
+        returns_to_user_addresses_only: true,
+        trap: &[0x0f, 0x05],
+        // clflush [rdi].
+        cache_maintenance: &[(&[0x0f, 0xae, 0x3f], true)],
+        faults: FAULTS,
         no_flags: 0x202,
         call: [5, 4, 1, 10, 8, 9],
         arguments: [5, 4, 1, 2, 8, 9],
@@ -237,10 +269,14 @@ pub fn leave_user() -> ! {
 }
 
 /// See [`dyad_machine::Platform::kernel_flags_are_right`]: interrupts masked, no access to user
-/// pages, strings upwards.
+/// pages, strings upwards, no trap after an instruction, and no nested task, with which IRETQ faults. The
+/// mask of system calls clears all these flags.
 pub fn kernel_flags_are_right() -> bool {
     let flags: u64;
     // SAFETY: 1. reads the flags; the stack is balanced.
     unsafe { asm!("pushfq", "pop {}", out(reg) flags) };
-    flags & 0x4_0600 == 0
+    // Emulators clear the direction flag at every system call, CPUs only where the mask says so.
+    // SAFETY: 1. reads a register that every CPU with system calls has.
+    let mask = unsafe { Msr::new(0xc000_0084).read() };
+    flags & 0x4_4700 == 0 && mask & 0x4_4700 == 0x4_4700
 }

@@ -259,17 +259,21 @@ fn fault_address() -> u64 {
     at
 }
 
-/// Decodes a page fault from user mode that mapping a page would cure.
-fn page_fault(error: u64) -> UserFault {
-    let kind = if error & 1 << 1 != 0 {
+/// What the error code of a page fault says that mapping a page would cure.
+const fn access(error: u64) -> FaultKind {
+    if error & 1 << 1 != 0 {
         FaultKind::Write
     } else if error & 1 << 4 != 0 {
         FaultKind::Execute
     } else {
         FaultKind::Read
-    };
+    }
+}
+
+/// Decodes a page fault from user mode that mapping a page would cure.
+fn page_fault(error: u64) -> UserFault {
     UserFault {
-        kind,
+        kind: access(error),
         address: fault_address(),
         raw: PAGE_FAULT << 32 | error,
     }
@@ -295,6 +299,15 @@ fn decode(vector: u64, error: u64) -> UserFault {
         kind,
         address,
         raw: vector << 32 | error,
+    }
+}
+
+/// What becomes of an exception in user mode, by vector and error code.
+#[cfg(feature = "ktest")]
+pub fn fault_kind(raw: u64) -> FaultKind {
+    match (raw >> 32, raw & 0xffff_ffff) {
+        (PAGE_FAULT, error) if error & !PAGE_FAULT_KNOWN == 0 => page_fault(error).kind,
+        (vector, error) => decode(vector, error).kind,
     }
 }
 

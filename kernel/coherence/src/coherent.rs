@@ -4,7 +4,7 @@ use core::sync::atomic::{Ordering, fence};
 
 use dyad_shm::{FusedMap, PhysAddr};
 
-use crate::GlobalMem;
+use crate::{GlobalMem, atomic};
 
 /// Pools on machines with coherent caches: every operation is one atomic instruction (after the
 /// map's bounds check), write-back and invalidate are nothing.
@@ -29,29 +29,27 @@ impl GlobalMem for Coherent<'_> {
 
     #[inline]
     fn cas(&self, at: PhysAddr, old: u64, new: u64) -> Result<u64, u64> {
-        self.0
-            .word(at)
-            .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+        atomic::exchange(self.0.word(at), old, new)
     }
 
     #[inline]
     fn swap(&self, at: PhysAddr, value: u64) -> u64 {
-        self.0.word(at).swap(value, Ordering::AcqRel)
+        atomic::swap(self.0.word(at), value)
     }
 
     #[inline]
     fn add(&self, at: PhysAddr, n: u64) -> u64 {
-        self.0.word(at).fetch_add(n, Ordering::AcqRel)
+        atomic::add(self.0.word(at), n)
     }
 
     #[inline]
     fn or(&self, at: PhysAddr, bits: u64) -> u64 {
-        self.0.word(at).fetch_or(bits, Ordering::AcqRel)
+        atomic::or(self.0.word(at), bits)
     }
 
     #[inline]
     fn and(&self, at: PhysAddr, bits: u64) -> u64 {
-        self.0.word(at).fetch_and(bits, Ordering::AcqRel)
+        atomic::and(self.0.word(at), bits)
     }
 
     #[inline]

@@ -32,7 +32,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_shm::{FusedMap, PhysAddr};
 
-use crate::{Coherent, GlobalMem, LINE_BYTES};
+use crate::{Coherent, GlobalMem, LINE_BYTES, atomic};
 
 pub use cpu::Instruction;
 
@@ -162,31 +162,29 @@ impl<'m> Incoherent<'m> {
     ///
     /// The value of the word if it is not `old`.
     pub fn cas_word(&self, word: &AtomicU64, old: u64, new: u64) -> Result<u64, u64> {
-        self.at_memory(word, |w| {
-            w.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
-        })
+        self.at_memory(word, |w| atomic::exchange(w, old, new))
     }
 
     /// Swaps a word, like [`swap`](GlobalMem::swap).
     pub fn swap_word(&self, word: &AtomicU64, value: u64) -> u64 {
-        self.at_memory(word, |w| w.swap(value, Ordering::AcqRel))
+        self.at_memory(word, |w| atomic::swap(w, value))
     }
 
     /// Adds to a word, like [`add`](GlobalMem::add).
     pub fn add_word(&self, word: &AtomicU64, n: u64) -> u64 {
-        self.at_memory(word, |w| w.fetch_add(n, Ordering::AcqRel))
+        self.at_memory(word, |w| atomic::add(w, n))
     }
 
     /// Sets bits of a word, like [`or`](GlobalMem::or).
     #[cfg(target_arch = "aarch64")]
     pub fn or_word(&self, word: &AtomicU64, bits: u64) -> u64 {
-        self.at_memory(word, |w| w.fetch_or(bits, Ordering::AcqRel))
+        self.at_memory(word, |w| atomic::or(w, bits))
     }
 
     /// Clears bits of a word, like [`and`](GlobalMem::and).
     #[cfg(target_arch = "aarch64")]
     pub fn and_word(&self, word: &AtomicU64, bits: u64) -> u64 {
-        self.at_memory(word, |w| w.fetch_and(bits, Ordering::AcqRel))
+        self.at_memory(word, |w| atomic::and(w, bits))
     }
 
     /// Sets bits of a word, like [`or`](GlobalMem::or).

@@ -56,6 +56,7 @@
 #[cfg(any(test, feature = "host", feature = "model"))]
 extern crate std;
 
+pub mod atomic;
 mod coherent;
 #[cfg(any(test, feature = "host"))]
 mod host;

@@ -24,8 +24,10 @@ use std::sync::atomic as plain;
 use dyad_shm::PhysAddr;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::GlobalMem;
+use crate::{GlobalMem, atomic};
 use mutant::{Kind, Orders};
+
+const RELAXED: Ordering = Ordering::Relaxed;
 
 /// The deficiency of a mutant's memory. A test that does not notice it is no test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +97,6 @@ impl LoomMem {
         match (self.lacks, wanted) {
             (Lacks::Release, Ordering::Release) => Ordering::Relaxed,
             (Lacks::Acquire, Ordering::Acquire) => Ordering::Relaxed,
-            (Lacks::RmwOrder, Ordering::AcqRel) => Ordering::Relaxed,
             _ => wanted,
         }
     }
@@ -129,29 +130,43 @@ impl GlobalMem for LoomMem {
     }
 
     fn cas(&self, at: PhysAddr, old: u64, new: u64) -> Result<u64, u64> {
-        let order = self.lacking(Ordering::AcqRel);
-        let failure = match order {
-            Ordering::Relaxed => Ordering::Relaxed,
-            _ => Ordering::Acquire,
-        };
-        self.word(at).compare_exchange(old, new, order, failure)
+        let word = self.word(at);
+        match self.lacks {
+            Lacks::RmwOrder => word.compare_exchange(old, new, RELAXED, RELAXED),
+            _ => atomic::exchange(word, old, new),
+        }
     }
 
     fn swap(&self, at: PhysAddr, value: u64) -> u64 {
-        self.word(at).swap(value, self.lacking(Ordering::AcqRel))
+        let word = self.word(at);
+        match self.lacks {
+            Lacks::RmwOrder => word.swap(value, RELAXED),
+            _ => atomic::swap(word, value),
+        }
     }
 
     fn add(&self, at: PhysAddr, n: u64) -> u64 {
-        self.word(at).fetch_add(n, self.lacking(Ordering::AcqRel))
+        let word = self.word(at);
+        match self.lacks {
+            Lacks::RmwOrder => word.fetch_add(n, RELAXED),
+            _ => atomic::add(word, n),
+        }
     }
 
     fn or(&self, at: PhysAddr, bits: u64) -> u64 {
-        self.word(at).fetch_or(bits, self.lacking(Ordering::AcqRel))
+        let word = self.word(at);
+        match self.lacks {
+            Lacks::RmwOrder => word.fetch_or(bits, RELAXED),
+            _ => atomic::or(word, bits),
+        }
     }
 
     fn and(&self, at: PhysAddr, bits: u64) -> u64 {
-        self.word(at)
-            .fetch_and(bits, self.lacking(Ordering::AcqRel))
+        let word = self.word(at);
+        match self.lacks {
+            Lacks::RmwOrder => word.fetch_and(bits, RELAXED),
+            _ => atomic::and(word, bits),
+        }
     }
 
     #[track_caller]

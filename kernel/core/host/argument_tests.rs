@@ -21,7 +21,7 @@ use super::thread_tests::ready;
 use super::{Left, Machine, MockX86, World};
 use crate::ktest::rig::{self, Rig};
 use crate::ktest::{Outcome, run_here, spaces};
-use crate::syscall::entry::user_fault;
+use crate::syscall::entry::{page_fault, user_fault};
 use dyad_machine::platform::{FaultKind, UserFault};
 use dyad_machine::{Platform, capcache};
 use dyad_space::mapping::page;
@@ -227,6 +227,70 @@ fn no_fault_enters_a_handler_that_is_at_home_elsewhere() {
         assert_ne!(fault(2), Left::User(HANDLER), "it has been entered");
         assert_eq!(t.depth.load(Ordering::Relaxed), depth);
         assert_eq!(t.fault.load(Ordering::Relaxed), 0);
+        Ok(None)
+    });
+}
+
+/// A page that the tables allow and the machine refuses would fault for ever: another component runs on this CPU by then, or
+/// the machine takes a cache operation for a write.
+#[test]
+fn a_fault_that_repeats_without_progress_goes_to_the_handler() {
+    both_paths(|rig, m| {
+        let user = rig.user()?.frame.address();
+        let leaf = page(user, Perms::READ);
+        spaces::map(rig, rig.space, Isa::X86_64, VA, leaf)?;
+        let (handler, _, _) = rig.other_component()?;
+        let sinv = rig.sinv(handler, HANDLER, 7)?;
+        let faulty = rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?;
+        let set = ComponentOp::SetFaultHandler as u32;
+        rig.sys(faulty, set, &[sinv.get().into()])?;
+        let area = rig.as_thread(rig.thread)?.regs(Isa::X86_64);
+        let fault = |pc| {
+            MockX86::set_user_pc_sp(area, pc, 0);
+            let fault = UserFault {
+                kind: FaultKind::Read,
+                address: VA,
+                raw: 0,
+            };
+            m.kernel(|| page_fault::<MockX86>(area, fault))
+        };
+        // Another instruction in between is progress.
+        for round in 0..2_000 {
+            let pc = ENTRY + 4 * (round % 2);
+            assert_eq!(fault(pc), Left::User(pc), "fault {round}");
+        }
+        let repeats = (0..2_000).take_while(|_| fault(ENTRY) == Left::User(ENTRY));
+        let repeats = repeats.count();
+        assert!((100..2_000).contains(&repeats), "{repeats} times");
+        assert_eq!(rig.k.local.component.get(), handler.bits());
+        let now = spaces::look(&rig.k, rig.space, Isa::X86_64, VA);
+        let perms = now.map(|(_, leaf)| leaf.perms);
+        assert_eq!(perms, Some(leaf.perms), "it may still only be read");
+        assert_eq!(
+            m.call::<MockX86>(rig.as_thread(rig.thread)?, RETURN, &[0]),
+            Left::User(ENTRY)
+        );
+        Ok(None)
+    });
+}
+
+/// The address of an invocation endpoint is the program's choice, and the return instruction of x86-64 faults in the kernel at
+/// one that is none of user mode. The fast path does not look any more.
+#[test]
+fn no_fast_path_enters_at_an_address_that_is_none_of_user_mode() {
+    both_paths(|rig, m| {
+        let (callee, _, _) = rig.other_component()?;
+        let t = rig.as_thread(rig.thread)?;
+        for address in [USER_END, 1 << 63, u64::MAX] {
+            let sinv = rig.sinv(callee, address, 0)?;
+            for time in 0..3 {
+                MockX86::set_user_pc_sp(t.regs(Isa::X86_64), ENTRY, 0);
+                let left = m.call::<MockX86>(t, sinv.get().into(), &[]);
+                assert_eq!(left, Left::User(0), "{address:#x}, {time}");
+                let left = m.call::<MockX86>(t, RETURN, &[]);
+                assert_eq!(left, Left::User(ENTRY + 4), "{address:#x}, {time}");
+            }
+        }
         Ok(None)
     });
 }

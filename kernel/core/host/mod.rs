@@ -23,6 +23,8 @@ mod differential;
 #[cfg(test)]
 mod evacuate_tests;
 #[cfg(test)]
+mod fill_races;
+#[cfg(test)]
 mod forget_tests;
 #[cfg(test)]
 mod fp_tests;

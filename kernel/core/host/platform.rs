@@ -94,7 +94,8 @@ impl<const A64: bool> Platform for Mock<A64> {
         put(area, FRAME_POINTER, [fp]);
     }
     fn set_entry(area: &RegArea, pc: u64) {
-        Self::set_user_pc_sp(area, pc, 0);
+        put(area, PC, [pc]);
+        put(area, SP, [0]);
     }
     fn set_return(area: &RegArea, pc: u64, sp: u64) {
         Self::set_user_pc_sp(area, pc, sp);
@@ -220,6 +221,13 @@ impl<const A64: bool> Platform for Mock<A64> {
             fp_control: [0; 3],
             flags: [0; 2],
             forbidden_flags: 0,
+            raised_flags: &[],
+            step_flag: 0,
+            raw: [PC, 23, THREAD_POINTER],
+            returns_to_user_addresses_only: false,
+            trap: &[],
+            cache_maintenance: &[],
+            faults: &[],
             no_flags: 0,
             call: [0, 1, 2, 3, 4, 5],
             arguments: [12, 13, 14, 15, 16, 17],
@@ -234,6 +242,9 @@ impl<const A64: bool> Platform for Mock<A64> {
     fn run_user(_: &'static RegArea) {}
     fn leave_user() -> ! {
         panic!("there is no user mode on the host")
+    }
+    fn fault_kind(_: u64) -> dyad_machine::platform::FaultKind {
+        dyad_machine::platform::FaultKind::Other
     }
     fn kernel_flags_are_right() -> bool {
         true

@@ -26,7 +26,7 @@ use std::format;
 use std::string::String;
 use std::vec::Vec;
 
-use dyad_abi::cap::{CapIndex, ObjectKind, ReceiveOp, ThreadOp};
+use dyad_abi::cap::{CapIndex, ComponentOp, ObjectKind, ReceiveOp, Rights, ThreadOp};
 use dyad_abi::user::away_window;
 use dyad_abi::{Error, Isa};
 use dyad_shm::superblock::{NodeState, NodeWord};
@@ -44,7 +44,7 @@ use dyad_machine::platform::{FaultKind, UserFault};
 use dyad_object::component::Component;
 use dyad_object::endpoint::{Endpoints, Waits};
 use dyad_object::find;
-use dyad_object::thread::{State, Thread, begun};
+use dyad_object::thread::{State, Thread, begun, info};
 use dyad_object::time::Budgets;
 
 /// More steps than anything here takes.
@@ -501,4 +501,67 @@ fn crossing_calls_that_are_rolled_back_leave_no_trace() {
             assert!(steps > 0, "{how:?}: never refused");
         });
     }
+}
+
+/// A thread without a scheduler cannot take the slow path. If its fast path is rolled back, the fault is an ordinary one, and
+/// no call is under way when the handler runs.
+#[test]
+fn a_crossing_call_that_neither_path_makes_is_not_under_way() {
+    for how in How::all().filter(|how| !how.budget) {
+        with(how, |s| {
+            let (handler, _, _) = s.rig.other_component().unwrap();
+            let sinv = s.rig.sinv(handler, SERVICE, 7).unwrap();
+            let component = s
+                .rig
+                .cap(ObjectKind::Component, s.rig.component, Rights::ALL);
+            let set = ComponentOp::SetFaultHandler as u32;
+            let done = s.rig.sys(component.unwrap(), set, &[sinv.get().into()]);
+            assert_eq!(done, Ok(0));
+            crosses(s.rig, s.m, s.peer, s.t);
+            s.t.scheduler.store(0, Ordering::Relaxed);
+            let steps = s.dies_before_each_step(how, |s, steps, dies| {
+                let area = s.t.regs(Isa::X86_64);
+                let function = away_window(Isa::Aarch64).0 + 0x1000;
+                MockX86::set_user_pc_sp(area, function, 0x4300_0000);
+                let fault = UserFault {
+                    kind: FaultKind::Execute,
+                    address: function,
+                    raw: 0,
+                };
+                let mut left = Left::Asleep;
+                crash::between(steps, dies, || {
+                    left = s.m.kernel(|| entry::foreign_fault::<MockX86>(area, fault));
+                });
+                let owner = s.t.owner(s.m.node().words).unwrap();
+                if owner.state != State::Running {
+                    return false;
+                }
+                let what = format!("{how:?}, node 1 dies before step {steps}");
+                assert_eq!(left, Left::User(SERVICE), "{what}");
+                assert_eq!(CrossingState::of(s.t).depth(), 0, "{what}");
+                let left = s.m.call::<MockX86>(s.t, 0, &[0]);
+                assert_eq!(left, Left::User(function), "{what}: it tries again");
+                true
+            });
+            assert!(steps > 0, "{how:?}: never refused");
+        });
+    }
+}
+
+/// The end of an invocation that has crossed is refused: the thread is in the service still, which may try again.
+#[test]
+fn a_return_that_is_refused_leaves_the_thread_in_the_service() {
+    with(How::all().next().unwrap(), |s| {
+        let crossed = info::CROSSED | (s.peer.node().id().index() as u64) << 8;
+        let caller = s.rig.component.bits();
+        s.t.push(caller, (ENTRY, 0), crossed).unwrap();
+        s.t.scheduler.store(0, Ordering::Relaxed);
+        for attempt in 0..2 {
+            let refused =
+                s.leaves_no_trace("return", || s.m.call::<MockX86>(s.t, 0, &[1, 2, 3, 4]));
+            assert!(refused, "attempt {attempt}: {:?}", result::<MockX86>(s.t));
+            assert_eq!(result::<MockX86>(s.t).0, Error::NotReady.code());
+            assert_eq!(s.t.depth.load(Ordering::Relaxed), 1, "attempt {attempt}");
+        }
+    });
 }

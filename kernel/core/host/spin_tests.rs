@@ -159,9 +159,15 @@ fn a_cpu_that_spins_for_a_thread_is_not_told_of_it_and_finds_it() {
         assert_eq!(says(a).1, 0, "it looks by itself");
         a.enter();
         a.local().spins.set(Some((t, x.node().id())));
+        // What the other node has left in it.
+        t.slice_end.store(1, Ordering::Relaxed);
+        t.budget.store(0x77, Ordering::Relaxed);
+        a.local().set_slice_end(1 << 40);
         let left = a.kernel(|| run_loop::switched::<MockA64>(&KernelCtx::here::<MockA64>()));
         assert_eq!(left, Left::User(ENTRY), "it runs at once");
         assert_eq!(owned(a, t), (State::Running, 1));
+        assert_eq!(t.slice_end.load(Ordering::Relaxed), 1 << 40);
+        assert_eq!(t.budget.load(Ordering::Relaxed), 0);
         Ok(None)
     });
 }

@@ -261,7 +261,7 @@ fn user_mode_cannot_see_the_host_s_time(cx: &TestCtx<'_>) -> Outcome {
             let area = thread.regs(isa);
             // Nothing is put on the stack.
             cx.machine.init_regs(area, CODE, CODE + 0x800, 0);
-            Ok(at_fault(|| cx.machine.run_area(area)))
+            at_fault(|| cx.machine.run_area(area))
         };
         let mut buffer = [0; 16];
         let count = if isa == Isa::X86_64 {

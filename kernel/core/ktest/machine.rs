@@ -78,6 +78,8 @@ pub trait Machine {
     fn say(&self, what: &str);
     /// See [`Platform::user_probe`].
     fn user_probe(&self) -> UserProbe;
+    /// See [`Platform::fault_kind`].
+    fn fault_kind(&self, raw: u64) -> FaultKind;
     /// Runs the probe once: program counter, stack pointer, thread pointer.
     fn run_user(&self, pc: u64, sp: u64, tp: u64);
     /// Runs user code on an area until it makes the call [`DONE`](user_calls::DONE).
@@ -219,6 +221,9 @@ impl<P: Platform> Machine for Of<P> {
     }
     fn user_probe(&self) -> UserProbe {
         P::user_probe()
+    }
+    fn fault_kind(&self, raw: u64) -> FaultKind {
+        P::fault_kind(raw)
     }
     fn say(&self, what: &str) {
         dyad_machine::info!(P, "{what}");

@@ -56,6 +56,7 @@ mod pair_threads;
 pub(crate) mod rig;
 pub(crate) mod spaces;
 pub mod user_calls;
+mod user_entry;
 mod user_fp;
 mod user_machine;
 mod user_real;

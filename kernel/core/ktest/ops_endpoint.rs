@@ -262,8 +262,13 @@ fn messages_to_a_more_urgent_thread_switch_to_it(rig: &Rig<'_>) -> Outcome {
     let (cap, other) = thread(rig, object, 2)?;
     rig.switches(cap, DISPATCH, &[3 << 56, 0])?;
     let to = sender(rig, object, 20, 4)?;
+    // It runs within the sender's slice, not that of its own last dispatch.
+    let sender = rig.as_thread(other)?;
+    sender.slice_end.store(1 << 62, Ordering::Relaxed);
     rig.switches(to, SEND, &[])?;
     ensure!(rig.runs(urgent), "it does not run");
+    let slice = rig.as_thread(urgent)?.slice_end.load(Ordering::Relaxed);
+    gives!(slice, 1 << 62);
     gives!(rig.state(other), Some(State::Running));
     // It has what has come, and that is not there any more.
     let t = rig.as_thread(urgent)?;

@@ -269,6 +269,10 @@ fn user_mode_finds_the_registers_that_were_loaded(rig: &Rig<'_>) -> Outcome {
         );
     }
     gives!(at(96).load(RELAXED), flags);
+    // What it does not see: its level, and whether it takes interrupts.
+    let is = cx.machine.read_register(area, p.registers as u64 + 1);
+    let raised = is.unwrap_or(u64::MAX) & p.forbidden_flags;
+    ensure!(raised == 0, "it has flags {raised:#x}");
     ensure!(
         at(97).load(RELAXED) == 0x7070,
         "the thread pointer is another"

@@ -13,7 +13,7 @@ use dyad_shm::{PhysAddr, PoolId};
 use super::{Outcome, Stop, TestCtx, ensure, ktest};
 use crate::syscall::slowpath::{ENTER, FastReturn};
 use dyad_machine::Platform;
-use dyad_machine::platform::{REG_WORDS, RegArea};
+use dyad_machine::platform::{REG_WORDS, RegArea, UserFault};
 use dyad_object::tables::Layout;
 
 /// Words of the tables of code that uses floating-point registers: it shows them, fills them with
@@ -41,7 +41,7 @@ pub const DONE: u64 = 0xd << 32 | 0x7fff;
 /// How calls are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-enum Answer {
+pub(super) enum Answer {
     /// At once, with a status and a value.
     AtOnce = 1,
     /// By the completed area, with a status and a value.
@@ -52,12 +52,12 @@ enum Answer {
     EnterSlowly = 4,
 }
 
-const CODE: u64 = 0x4100_0000;
-const DATA: u64 = 0x4200_0000;
+pub(super) const CODE: u64 = 0x4100_0000;
+pub(super) const DATA: u64 = 0x4200_0000;
 /// Where the table is; the words below it are the stack.
-const TABLE: u64 = DATA + 0x400;
+pub(super) const TABLE: u64 = DATA + 0x400;
 const OUT: u64 = 64;
-const FLAGS: u64 = 32;
+pub(super) const FLAGS: u64 = 32;
 const TP_WORD: u64 = 97;
 const TP_MAGIC: u64 = 0x7070_1234_5678_7070;
 const STATUS: u64 = 0x55;
@@ -65,7 +65,7 @@ const VALUE: u64 = 0x1234_5678_9abc_def0;
 const BADGE: u64 = 0xbad9_e000_0000_0001;
 const TOKEN: u64 = 0x70_6b01;
 
-static AREA: RegArea = RegArea([const { AtomicU64::new(0) }; REG_WORDS]);
+pub(super) static AREA: RegArea = RegArea([const { AtomicU64::new(0) }; REG_WORDS]);
 static ANSWER: AtomicU64 = AtomicU64::new(0);
 static ENTERED: AtomicU64 = AtomicU64::new(0);
 /// Of the last call: word, arguments 0 to 4, 1 if the kernel had the flags it must have, 1 if the
@@ -81,21 +81,66 @@ pub(super) fn for_real(run: impl FnOnce()) {
 
 /// In `ANSWER`: calls go into the kernel proper.
 const REAL: u64 = 99;
-/// In `ANSWER`: a fault is the end.
+/// In `ANSWER`: calls go into the kernel proper, and a fault is the end.
 const FAULT: u64 = 98;
 
+/// Of the last run: 1 if it has ended with a fault, where that was, and its [`FaultKind`].
+static FAULTED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+/// A word of the area that [`Answer::Slowly`] changes before the thread goes on: 1 more than its number, and its value.
+static RAISED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
 /// Runs user code until it faults: where.
-pub(super) fn at_fault(run: impl FnOnce()) -> u64 {
-    ANSWER.store(FAULT, Ordering::Relaxed);
-    run();
-    ANSWER.store(0, Ordering::Relaxed);
-    GOT[0].load(Ordering::Relaxed)
+pub(super) fn at_fault(run: impl FnOnce()) -> Result<u64, Stop> {
+    fault_of(run).map(|(at, _)| at)
 }
 
-/// A fault in user mode: comes back only if no test waits for one.
-pub fn intercept_fault<P: Platform>(area: &RegArea) {
-    if ANSWER.load(Ordering::Relaxed) == FAULT {
-        GOT[0].store(P::user_pc_fp(area).0, Ordering::Relaxed);
+/// Runs user code until it faults: where, and how.
+pub(super) fn fault_of(run: impl FnOnce()) -> Result<(u64, u64), Stop> {
+    match ends(FAULT, run) {
+        Some(fault) => Ok(fault),
+        None => super::fail(format_args!("it has not faulted")),
+    }
+}
+
+/// Runs user code whose calls get an answer. Value: where it has faulted and how, unless it has made the call [`DONE`].
+pub(super) fn answered(answer: Answer, run: impl FnOnce()) -> Option<(u64, u64)> {
+    ends(answer as u64, run)
+}
+
+/// Runs the probe. [`Answer::Slowly`] puts `value` into word `word` of its area before it goes on. Value: as of
+/// [`answered`].
+pub(super) fn raised((word, value): (usize, u64), run: impl FnOnce()) -> Option<(u64, u64)> {
+    RAISED[1].store(value, Ordering::Relaxed);
+    RAISED[0].store(word as u64 + 1, Ordering::Relaxed);
+    let end = answered(Answer::Slowly, run);
+    RAISED[0].store(0, Ordering::Relaxed);
+    end
+}
+
+fn ends(answer: u64, run: impl FnOnce()) -> Option<(u64, u64)> {
+    FAULTED[0].store(0, Ordering::Relaxed);
+    ANSWER.store(answer, Ordering::Relaxed);
+    run();
+    ANSWER.store(0, Ordering::Relaxed);
+    let [has, at, kind] = [0, 1, 2].map(|n: usize| FAULTED[n].load(Ordering::Relaxed));
+    (has != 0).then_some((at, kind))
+}
+
+/// Whether the kernel had the flags that it must have when the last call was made.
+pub(super) fn kernel_flags_were_right() -> bool {
+    GOT[6].load(Ordering::Relaxed) == 1
+}
+
+/// A fault in user mode that the kernel cannot resolve. Does not return if user mode is that of a test, and the test is not
+/// about what the kernel then does.
+pub fn intercept_fault<P: Platform>(area: &RegArea, f: UserFault) {
+    if !matches!(ANSWER.load(Ordering::Relaxed), 0 | REAL) {
+        for (to, v) in FAULTED
+            .iter()
+            .zip([1, P::user_pc_fp(area).0, f.kind as u64])
+        {
+            to.store(v, Ordering::Relaxed);
+        }
         P::leave_user();
     }
 }
@@ -130,7 +175,7 @@ pub fn intercept<P: Platform>(word: u64, args: [u64; 5]) -> Option<FastReturn> {
     if word == DONE {
         P::leave_user();
     }
-    if answer == REAL {
+    if matches!(answer, REAL | FAULT) {
         return None;
     }
     GOT[0].store(word, Ordering::Relaxed);
@@ -151,6 +196,9 @@ pub fn intercept<P: Platform>(word: u64, args: [u64; 5]) -> Option<FastReturn> {
         let [w, rest @ ..] = P::syscall_args(area);
         GOT[7].store(((w, rest) == (word, args)).into(), Ordering::Relaxed);
         P::set_result(area, STATUS, VALUE);
+        if let Some(word) = RAISED[0].load(Ordering::Relaxed).checked_sub(1) {
+            area.0[word as usize].store(RAISED[1].load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         P::resume_user(area);
     }
     P::set_user_pc_sp(area, ENTERED.load(Ordering::Relaxed), TABLE);
@@ -183,7 +231,7 @@ pub(super) fn run<P: Platform>(pc: u64, sp: u64, tp: u64) {
 
 /// Frames at the end of this node's pool, which are in no other use while tests run; all zero again
 /// afterwards.
-struct Room<'a, 'c> {
+pub(super) struct Room<'a, 'c> {
     cx: &'a TestCtx<'c>,
     start: PhysAddr,
     next: Cell<u64>,
@@ -193,7 +241,7 @@ struct Room<'a, 'c> {
 const ROOM: u64 = 16;
 
 impl<'a, 'c> Room<'a, 'c> {
-    fn new(cx: &'a TestCtx<'c>) -> Result<Room<'a, 'c>, Stop> {
+    pub(super) fn new(cx: &'a TestCtx<'c>) -> Result<Room<'a, 'c>, Stop> {
         let pool = PoolId::Local(cx.node.id());
         let usable = Layout::of(&cx.node.params, pool).usable;
         ensure!(
@@ -207,7 +255,7 @@ impl<'a, 'c> Room<'a, 'c> {
         })
     }
 
-    fn take(&self) -> Result<PhysAddr, Stop> {
+    pub(super) fn take(&self) -> Result<PhysAddr, Stop> {
         self.alloc_table()
             .ok_or(Stop::Failed(super::Text::new(format_args!("no room"))))
     }
@@ -231,12 +279,12 @@ impl Drop for Room<'_, '_> {
 }
 
 /// An address space for the probe.
-struct Pages {
-    root: PhysAddr,
-    data: PhysAddr,
+pub(super) struct Pages {
+    pub(super) root: PhysAddr,
+    pub(super) data: PhysAddr,
 }
 
-fn map(cx: &TestCtx<'_>, room: &Room<'_, '_>) -> Result<Pages, Stop> {
+pub(super) fn map(cx: &TestCtx<'_>, room: &Room<'_, '_>) -> Result<Pages, Stop> {
     let probe = cx.machine.user_probe();
     let (root, code, data) = (room.take()?, room.take()?, room.take()?);
     for (slot, entry) in ROOT_SLOTS.iter().zip(cx.machine.root_entries()) {

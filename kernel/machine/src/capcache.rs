@@ -618,7 +618,9 @@ pub fn fill_sinv(
     let cached = cx.local.cache.sinv(index);
     cached.captbl.set(PhysAddr(0));
     // What the slot holds was read in between.
-    if !(entry.same() && header.same()) || to.address >= USER_END {
+    if !(entry.same() && header.same())
+        || to.address >= USER_END && !lacks!("capcache::fill_sinv::address")
+    {
         return;
     }
     cached.index.set(index);

@@ -2,7 +2,7 @@
 //! a module of the `arch` crate, and the modules have the same names in all of them.
 
 /// Methods of an implementation of [`Platform`](crate::Platform), in a crate with the modules `clock`,
-/// `context`, `cpu`, `doorbell`, `exit`, `irq`, `mmu`, `serial`, `smp` and, with in-kernel tests, `ktest`.
+/// `context`, `cpu`, `doorbell`, `exit`, `irq`, `mmu`, `serial`, `smp` and, with in-kernel tests, `ktest` and `traps`.
 /// While the simulator's clock is on ([`fused`](crate::fused)), time, doorbells and output are the
 /// simulator's.
 #[macro_export]
@@ -170,6 +170,10 @@ macro_rules! platform_of_modules {
         #[cfg(feature = "ktest")]
         fn leave_user() -> ! {
             ktest::leave_user()
+        }
+        #[cfg(feature = "ktest")]
+        fn fault_kind(raw: u64) -> $crate::platform::FaultKind {
+            traps::fault_kind(raw)
         }
         #[cfg(feature = "ktest")]
         fn kernel_flags_are_right() -> bool {

@@ -143,6 +143,23 @@ pub struct UserProbe {
     pub flags: [u64; 2],
     /// Flags that user mode must not choose.
     pub forbidden_flags: u64,
+    /// Values of the flags register with which the return to user mode would give it more than is its own: another
+    /// exception level, masked interrupts, ports. The ones without a crash come first.
+    pub raised_flags: &'static [u64],
+    /// The flag by which user mode has each of its instructions trap; 0 if it has none.
+    pub step_flag: u64,
+    /// The words of a register area that hold program counter, flags and thread pointer.
+    pub raw: [usize; 3],
+    /// Whether the return instruction faults in the kernel if the program counter or the thread pointer is no user
+    /// address.
+    pub returns_to_user_addresses_only: bool,
+    /// The instruction of a system call.
+    pub trap: &'static [u8],
+    /// Instructions that maintain the caches of the line at the address in [`arguments`](UserProbe::arguments)`[0]`, and
+    /// whether user mode may execute them.
+    pub cache_maintenance: &'static [(&'static [u8], bool)],
+    /// The machine's own descriptions of faults ([`UserFault::raw`]), and what each of them is.
+    pub faults: &'static [(u64, FaultKind)],
     /// The value of the flags register when no flag is set.
     pub no_flags: u64,
     /// Registers of the call word and arguments 0 to 4.
@@ -370,6 +387,9 @@ pub trait Platform: Sized + 'static {
     /// Returns to the caller of `run_user`.
     #[cfg(feature = "ktest")]
     fn leave_user() -> !;
+    /// What arch code makes of its own description of a fault ([`UserFault::raw`]).
+    #[cfg(feature = "ktest")]
+    fn fault_kind(raw: u64) -> FaultKind;
     /// Whether the flags that protect the kernel are set as they must be, and no user flags are.
     #[cfg(feature = "ktest")]
     fn kernel_flags_are_right() -> bool;

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_captbl::Line;
 use dyad_coherence::incoherent::Unsupported;
-use dyad_coherence::{Coherent, GlobalMem, Incoherent, LINE_BYTES, Word};
+use dyad_coherence::{Coherent, GlobalMem, Incoherent, LINE_BYTES, Word, atomic};
 use dyad_retype::row::Record;
 use dyad_shm::{FrameEntry, FusedMap, PhysAddr};
 
@@ -298,8 +298,7 @@ impl CoherentWords {
     #[inline(always)]
     pub fn exchange(self, word: &AtomicU64, old: u64, new: u64) -> bool {
         before_change(|| word);
-        word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+        atomic::exchange(word, old, new).is_ok()
     }
 
     /// Replaces `old` by `new`. Acquires and releases.
@@ -310,21 +309,21 @@ impl CoherentWords {
     #[inline(always)]
     pub fn replace(self, word: &AtomicU64, old: u64, new: u64) -> core::result::Result<u64, u64> {
         before_change(|| word);
-        word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+        atomic::exchange(word, old, new)
     }
 
     /// Adds, and returns the old value. Acquires and releases.
     #[inline(always)]
     pub fn increase(self, word: &AtomicU64, n: u64) -> u64 {
         before_change(|| word);
-        word.fetch_add(n, Ordering::AcqRel)
+        atomic::add(word, n)
     }
 
     /// Sets bits. Acquires and releases.
     #[inline(always)]
     pub fn set_bits(self, word: &AtomicU64, bits: u64) {
         before_change(|| word);
-        word.fetch_or(bits, Ordering::AcqRel);
+        atomic::or(word, bits);
     }
 
     /// A full fence, like [`GlobalMem::fence`].
@@ -507,7 +506,7 @@ impl Words {
     pub fn replace(&self, word: &AtomicU64, value: u64) -> u64 {
         before_change(|| word);
         match self.caches() {
-            None => word.swap(value, Ordering::AcqRel),
+            None => atomic::swap(word, value),
             Some(c) => c.swap_word(word, value),
         }
     }
@@ -518,7 +517,7 @@ impl Words {
     pub fn set_bits(&self, word: &AtomicU64, bits: u64) -> u64 {
         before_change(|| word);
         match self.caches() {
-            None => word.fetch_or(bits, Ordering::AcqRel),
+            None => atomic::or(word, bits),
             Some(c) => c.or_word(word, bits),
         }
     }
@@ -529,7 +528,7 @@ impl Words {
     pub fn increase(&self, word: &AtomicU64, n: u64) -> u64 {
         before_change(|| word);
         match self.caches() {
-            None => word.fetch_add(n, Ordering::AcqRel),
+            None => atomic::add(word, n),
             Some(c) => c.add_word(word, n),
         }
     }
@@ -540,9 +539,7 @@ impl Words {
     pub fn exchange(&self, word: &AtomicU64, old: u64, new: u64) -> bool {
         before_change(|| word);
         match self.caches() {
-            None => word
-                .compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
-                .is_ok(),
+            None => atomic::exchange(word, old, new).is_ok(),
             Some(c) => c.cas_word(word, old, new).is_ok(),
         }
     }
@@ -586,7 +583,7 @@ impl Line for SlotLine {
     fn replace(&self, old: u64, new: u64) -> Result<u64, u64> {
         before_change(|| &self.line[0]);
         match self.words.caches() {
-            None => self.line[0].compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire),
+            None => atomic::exchange(&self.line[0], old, new),
             Some(c) => c.cas(self.words.at(&self.line[0]), old, new),
         }
     }

@@ -35,34 +35,43 @@ use dyad_sys::thread::{self, Number};
 pub use dyad_abi::user::waiting::What;
 pub use table::{Table, Word};
 
-impl Word for AtomicU64 {
-    fn get(&self) -> u64 {
-        self.load(Ordering::Acquire)
-    }
+/// The words of a program, and those of models with loom: with the same orders.
+macro_rules! word {
+    ($word:ty, $fence:path) => {
+        impl Word for $word {
+            fn get(&self) -> u64 {
+                self.load(Ordering::Acquire)
+            }
 
-    fn put(&self, value: u64) {
-        self.store(value, Ordering::Release);
-    }
+            fn put(&self, value: u64) {
+                self.store(value, Ordering::Release);
+            }
 
-    fn set(&self, bits: u64) {
-        self.fetch_or(bits, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-    }
+            fn set(&self, bits: u64) {
+                self.fetch_or(bits, Ordering::SeqCst);
+                $fence(Ordering::SeqCst);
+            }
 
-    fn clear(&self, bits: u64) {
-        self.fetch_and(!bits, Ordering::Release);
-    }
+            fn clear(&self, bits: u64) {
+                self.fetch_and(!bits, Ordering::Release);
+            }
 
-    fn exchange(&self, old: u64, new: u64) -> bool {
-        // A thread that finds it taken sees what the taker has done before.
-        self.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
-    }
+            fn exchange(&self, old: u64, new: u64) -> bool {
+                // A thread that finds it taken sees what the taker has done before.
+                self.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
+                    .is_ok()
+            }
 
-    fn fence() {
-        fence(Ordering::SeqCst);
-    }
+            fn fence() {
+                $fence(Ordering::SeqCst);
+            }
+        }
+    };
 }
+
+word!(AtomicU64, fence);
+#[cfg(test)]
+word!(loom::sync::atomic::AtomicU64, loom::sync::atomic::fence);
 
 crate::program_local! {
     static TABLE: Table<AtomicU64> = Table::new();
@@ -123,35 +132,14 @@ fn wait_in(
     value: u32,
     deadline_ns: u64,
 ) -> Result<()> {
-    let key = key(word);
-    table.begin(me.get(), key);
-    // Behind the fence of `begin`: a thread that has changed it before this looks, and finds this one.
-    if word.load(Ordering::SeqCst) != value {
-        return match table.end(me.get(), key) {
-            true => Ok(()),
-            false => Err(Error::Again),
-        };
-    }
-    let why = loop {
+    let is_expected = || word.load(Ordering::SeqCst) == value;
+    table.wait(me.get(), key(word), is_expected, || {
         // Init sets the bit of a lost thread before it wakes this one, so no loss is slept through.
-        if has_news(me) {
-            break Err(Error::NodeDead);
+        match has_news(me) {
+            true => Err(Error::NodeDead),
+            false => thread::wait(deadline_ns),
         }
-        let woken = thread::wait(deadline_ns);
-        if !table.waits(me.get(), key) {
-            break Ok(());
-        }
-        match woken {
-            // Meant an earlier wait of this thread, that had ended before.
-            Ok(true) => {}
-            Ok(false) => break Err(Error::TimedOut),
-            Err(e) => break Err(e),
-        }
-    };
-    match table.end(me.get(), key) {
-        true => Ok(()),
-        false => why,
-    }
+    })
 }
 
 /// Whether threads were lost of which no wait of this thread has told yet. It counts as told from now on.
@@ -176,18 +164,10 @@ pub fn wake(word: &AtomicU32, count: u32) -> u32 {
         return group::wake(key, count);
     }
     TABLE.with_any(|table| {
-        let mut woken = 0;
-        let mut waiting = table.waiting(key);
-        while woken < count
-            && let Some(n) = table.claim(key, &mut waiting)
-        {
+        table.wake(key, count, |n| {
             // One that waited on a node that has died cannot be woken: then the next one.
-            let sent = Number::new(n).map(thread::wake);
-            if sent != Some(Err(Error::NodeDead)) {
-                woken += 1;
-            }
-        }
-        woken
+            Number::new(n).map(thread::wake) != Some(Err(Error::NodeDead))
+        })
     })
 }
 
@@ -198,4 +178,47 @@ pub fn wake_all(word: &AtomicU32) -> u32 {
 
 fn key(word: &AtomicU32) -> u64 {
     core::ptr::from_ref(word) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use loom::sync::atomic::{AtomicU32, AtomicU64};
+    use loom::thread;
+
+    use super::*;
+
+    const KEY: u64 = 0x1000;
+
+    /// The words of a program, with its orders: `loom_futex` shows that the table needs them.
+    #[test]
+    fn of_a_waiter_and_a_waker_one_sees_the_other() {
+        loom::model(|| {
+            let table = Table::<AtomicU64, 1, 1>::of(|| AtomicU64::new(0));
+            let all = Arc::new((table, AtomicU32::new(0), AtomicU32::new(0)));
+            let other = all.clone();
+            let waiter = thread::spawn(move || {
+                let (table, word, written) = &*other;
+                table.begin(0, KEY);
+                let looked = word.load(Ordering::Relaxed);
+                if !table.waits(0, KEY) {
+                    assert_eq!(written.load(Ordering::Relaxed), 7);
+                }
+                looked
+            });
+            let (table, word, written) = &*all;
+            written.store(7, Ordering::Relaxed);
+            word.store(1, Ordering::Relaxed);
+            let woken = table.wake(KEY, 1, |_| true);
+            let looked = waiter.join().unwrap();
+            assert!(looked == 1 || woken == 1, "neither has seen the other");
+            let is_woken = table.end(0, KEY);
+            assert_eq!(
+                woken,
+                u32::from(is_woken),
+                "a wake-up is lost, or one too many"
+            );
+        });
+    }
 }

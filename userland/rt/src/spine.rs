@@ -382,6 +382,8 @@ mod target {
 
 #[cfg(test)]
 mod tests {
+    use dyad_abi::Isa;
+
     use super::*;
 
     fn words(block: &Block) -> [u64; 2] {
@@ -418,6 +420,62 @@ mod tests {
             attempt(&block, |_| Err(why));
             assert_eq!(words(&block), [0, why.code()]);
         }
+    }
+
+    /// Node and request of the calling thread.
+    fn state() -> (u64, u64) {
+        let at = dyad_sys::where_am_i().unwrap().node.index() as u64;
+        (at, block().migrate[REQUEST].load(Ordering::Relaxed))
+    }
+
+    /// A thread that was refused is where it was and is asked for nothing: its next point does nothing. The point after a new
+    /// request goes where that says.
+    #[test]
+    fn who_was_refused_goes_nowhere_at_the_next_point() {
+        fn entry(_: u64) -> ! {
+            let node = |n: u64| NodeId::new(n).unwrap();
+            for (to, why) in [(5, Error::NoSuchNode), (1, Error::NodeDead)] {
+                dyad_host::kill_node(node(1));
+                assert_eq!(migrate(node(to)), Err(why));
+                assert_eq!(state(), (0, 0), "refused with {why}");
+                point();
+                assert_eq!(state(), (0, 0), "refused with {why}, then a point");
+            }
+            request(node(2));
+            point();
+            assert_eq!(state(), (2, 0));
+            assert_eq!(outcome(), Ok(()));
+            // Between tasks only from here on.
+            runs_tasks();
+            assert_eq!(migrate(node(0)), Err(Error::Denied));
+            assert_eq!(state(), (2, 0), "refused within a task");
+            point();
+            assert_eq!(state(), (2, 0), "refused within a task, then a point");
+            assert_eq!(outcome(), Err(Error::Denied));
+            // Who is asked by another thread stays asked.
+            request(node(0));
+            point();
+            assert_eq!(state(), (2, 1));
+            assert_eq!(withdraw(), Some(node(0)));
+            dyad_sys::exit(3)
+        }
+        let config = dyad_host::Config {
+            nodes: [Isa::X86_64, Isa::Aarch64, Isa::Aarch64].to_vec(),
+            ..Default::default()
+        };
+        assert_eq!(dyad_host::run(config, entry).code, 3);
+    }
+
+    /// What another thread has asked for since is for the next point.
+    #[test]
+    fn who_was_refused_takes_only_its_own_request_back() {
+        let [own, other] = [1, 2].map(|n| NodeId::new(n).unwrap());
+        ask(block(), other);
+        take_back(own);
+        assert_eq!(withdraw(), Some(other));
+        ask(block(), own);
+        take_back(own);
+        assert_eq!(withdraw(), None);
     }
 
     #[test]

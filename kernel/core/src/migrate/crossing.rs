@@ -150,7 +150,9 @@ fn take_back<P: Platform>(cx: &KernelCtx, t: &'static Thread, crossing: Crossing
         bring_fp::<P>(t, true, P::KEEPS_FP);
     }
     t.set_begun(P::ISA, begun::HERE);
-    t.crossing.store(crossing.0, Ordering::Relaxed);
+    if !lacks!("crossing::take_back::depth") {
+        t.crossing.store(crossing.0, Ordering::Relaxed);
+    }
     fp::load::<P>(cx.local, t);
 }
 

@@ -211,8 +211,6 @@ pub fn fp_wanted<P: Platform>(area: &'static RegArea) {
 
 /// Handles a fault in user mode.
 pub fn user_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
-    #[cfg(feature = "ktest")]
-    crate::ktest::user_calls::intercept_fault::<P>(area);
     if f.kind.is_access() {
         page_fault::<P>(area, f);
     }
@@ -231,7 +229,9 @@ pub fn page_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
         // back here for ever.
         Ok(_) => {
             let (pc, _) = P::user_pc_fp(area);
-            if local.note_fault(f.address, pc) <= MAX_SAME_FAULT {
+            if local.note_fault(f.address, pc) <= MAX_SAME_FAULT
+                || lacks!("entry::page_fault::same")
+            {
                 P::go_on(area);
             }
             Error::Corrupt
@@ -259,6 +259,8 @@ pub fn foreign_fault<P: Platform>(area: &'static RegArea, f: UserFault) -> ! {
 /// Enters the component's fault handler. Without one the thread ends, and its registers, its stack and the
 /// reason go to the console.
 fn handle<P: Platform>(area: &'static RegArea, f: UserFault, why: Option<Error>) -> ! {
+    #[cfg(feature = "ktest")]
+    crate::ktest::user_calls::intercept_fault::<P>(area, f);
     let cx = KernelCtx::here::<P>();
     match cx.local.fastpath_thread.get() {
         Some(t) => deal::<P>(&cx, t, area, f, why, info::FAULT),

@@ -398,7 +398,9 @@ fn try_capability(cx: &KernelCtx, index: CapIndex, found: &Found, c: &Contents) 
         Some(o) => frame_word(cx, o.frame)?,
     };
     // Cache the slot that this lookup has resolved, not a later one.
-    if cx.lookup(index).ok()? != *found || cx.check(c).is_err() {
+    let slot = cx.lookup(index).ok() == Some(*found) || lacks!("capcache::try_capability::slot");
+    let alive = cx.check(c).is_ok() || lacks!("capcache::try_capability::alive");
+    if !(slot && alive) {
         return None;
     }
     cached.index.set(index.get() as u64);
@@ -431,7 +433,8 @@ fn try_empty(cx: &KernelCtx, index: CapIndex) -> Option<()> {
     let at = captbl.add(index.get() as u64 / dyad_abi::cap::LEAF_SLOTS as u64 * 8);
     let entry = Snapshot::of(cx.node.map.get(at)?);
     let header = Snapshot::of(cx.node.map.get(slot)?);
-    if cx.captbls().slot_at(captbl, index).ok()? != slot || header.value != 0 {
+    let empty = header.value == 0 || lacks!("capcache::try_empty::header");
+    if cx.captbls().slot_at(captbl, index).ok()? != slot || !empty {
         return None;
     }
     cached.index.set(index.get() as u64);

@@ -520,6 +520,10 @@ fn fill_region(
             break;
         }
     }
+    let changes = match lacks!("capcache::page::fill_region::first") {
+        false => changes,
+        true => load_coherent(&place.region_changes),
+    };
     cached.start.set(start);
     cached.len.set(end - start);
     cached.changes.set(changes);

@@ -29,6 +29,8 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
+use dyad_abi::{Error, Result};
+
 /// One bit each.
 const THREADS_OF_A_PROGRAM: usize = dyad_abi::user::MAX_PROGRAM_THREADS as usize;
 
@@ -114,6 +116,59 @@ impl<W: Word, const THREADS: usize, const BUCKETS: usize> Table<W, THREADS, BUCK
         let taken = !self.waits[n as usize].0.exchange(key, 0);
         self.buckets[Self::bucket(key)].0.clear(1 << n);
         taken
+    }
+
+    /// Waits as thread `n` for `key`, as long as its word is what the caller expects. `sleep` sleeps until the thread is
+    /// woken (`true`: by a waker of this wait or of an earlier one), or until its deadline (`false`).
+    ///
+    /// # Errors
+    ///
+    /// `Again` if the word is another one; `TimedOut`; those of `sleep`. A waker that has taken this thread is never told of
+    /// an error: its wake-up has come, whatever has ended the sleep.
+    #[inline]
+    pub fn wait(
+        &self,
+        n: u64,
+        key: u64,
+        is_expected: impl FnOnce() -> bool,
+        mut sleep: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
+        self.begin(n, key);
+        // Behind the fence of `begin`: a thread that has changed it before this looks, and finds this one.
+        let why = if !is_expected() {
+            Err(Error::Again)
+        } else {
+            loop {
+                let woken = sleep();
+                if !self.waits(n, key) {
+                    break Ok(());
+                }
+                match woken {
+                    // Meant an earlier wait of this thread, that had ended before.
+                    Ok(true) => {}
+                    Ok(false) => break Err(Error::TimedOut),
+                    Err(e) => break Err(e),
+                }
+            }
+        };
+        match self.end(n, key) {
+            true => Ok(()),
+            false => why,
+        }
+    }
+
+    /// Wakes up to `count` threads that wait for `key`, whose word has been changed before, and returns their number.
+    /// `wake` wakes one; `false`: it cannot be woken any more, and the next one is.
+    #[inline]
+    pub fn wake(&self, key: u64, count: u32, mut wake: impl FnMut(u64) -> bool) -> u32 {
+        let mut woken = 0;
+        let mut waiting = self.waiting(key);
+        while woken < count
+            && let Some(n) = self.claim(key, &mut waiting)
+        {
+            woken += u32::from(wake(n));
+        }
+        woken
     }
 
     /// The threads that may wait for `key`, whose word has been changed before.

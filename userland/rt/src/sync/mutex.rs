@@ -235,7 +235,18 @@ impl<T> Drop for MutexGuard<'_, T> {
         if self.mutex.word.swap(0, Ordering::Release) & CONTENDED != 0 {
             futex::wake(&self.mutex.word, 1);
         }
+        #[cfg(test)]
+        if let Some(act) = WHEN_GIVEN_BACK.take() {
+            act();
+        }
     }
+}
+
+#[cfg(test)]
+std::thread_local! {
+    /// What happens, once, when this thread has given a mutex back: for tests of what is missed then.
+    pub(super) static WHEN_GIVEN_BACK: core::cell::Cell<Option<fn()>> =
+        const { core::cell::Cell::new(None) };
 }
 
 #[cfg(test)]

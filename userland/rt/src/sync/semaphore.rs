@@ -11,7 +11,7 @@ use crate::futex::{self, What};
 
 /// A number of permits.
 pub struct Semaphore {
-    permits: AtomicU32,
+    pub(super) permits: AtomicU32,
     lost: LostBefore,
 }
 

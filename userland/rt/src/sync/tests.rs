@@ -7,7 +7,7 @@ use dyad_abi::{CpuId, Error, Isa, NodeId};
 use dyad_host::{Config, invoked, kill_node, run};
 use dyad_sys::{exit, thread};
 
-use super::{Barrier, LostBefore, Mutex, Once, OnceLock, RwLock, Semaphore};
+use super::{Barrier, Condvar, LostBefore, Mutex, Once, OnceLock, RwLock, Semaphore};
 
 /// The message of the panic with which `f` ends.
 fn panic_of(f: impl FnOnce()) -> String {
@@ -143,4 +143,121 @@ fn losses_are_those_that_threads_see() {
         ..Config::default()
     };
     assert_eq!(run(config, entry).code, 0);
+}
+
+/// Fails if `f` does not come back: a thread that is not woken sleeps for ever.
+fn in_time(f: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        f();
+        let _ = done.send(());
+    });
+    let limit = std::time::Duration::from_secs(30);
+    assert!(is_done.recv_timeout(limit).is_ok(), "it does not come back");
+}
+
+fn node(n: u64) -> NodeId {
+    NodeId::new(n).expect("a node")
+}
+
+fn start_on(n: u64) -> thread::Number {
+    let number = thread::Number::new(n).expect("a thread");
+    thread::start(number, node(n), CpuId::new(0).expect("a CPU")).expect("it starts");
+    number
+}
+
+/// What a lost thread has taken is refused to those who wait for it.
+#[test]
+fn what_a_lost_thread_has_is_not_waited_for() {
+    use core::sync::atomic::{AtomicBool, Ordering};
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    static MUTEX: Mutex<()> = Mutex::new(());
+    static ONCE: Once = Once::new();
+    static READ: RwLock<()> = RwLock::new(());
+    static WRITTEN: RwLock<()> = RwLock::new(());
+
+    fn entry(argument: u64) -> ! {
+        if thread::Number::of_argument(argument) != Some(thread::Number::FIRST) {
+            ONCE.call_once(|| {
+                let _all = (MUTEX.lock(), READ.read(), WRITTEN.write());
+                TAKEN.store(true, Ordering::Release);
+                loop {
+                    dyad_sys::yield_now();
+                }
+            });
+        }
+        let number = start_on(1);
+        while !TAKEN.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        kill_node(node(1));
+        assert!(thread::is_lost(number));
+        assert_eq!(MUTEX.lock_or_lost().err(), Some(Error::NodeDead));
+        assert_eq!(ONCE.call_once_or_lost(|| ()), Err(Error::NodeDead));
+        assert_eq!(READ.write_or_lost().err(), Some(Error::NodeDead));
+        assert_eq!(WRITTEN.read_or_lost().err(), Some(Error::NodeDead));
+        assert!(READ.try_read().is_some());
+        exit(5)
+    }
+    in_time(|| assert_eq!(run(Config::default(), entry).code, 5));
+}
+
+/// A permit that is given back wakes a thread that waits for it; one that comes without a wake-up is found when the time is
+/// up.
+#[test]
+fn a_permit_is_found_by_who_waits_for_it() {
+    use std::time::{Duration, Instant};
+    static GIVEN_BACK: Semaphore = Semaphore::new(0);
+    static UNTOLD: Semaphore = Semaphore::new(0);
+
+    fn entry(argument: u64) -> ! {
+        const SECOND: u64 = 1_000_000_000;
+        let now = || dyad_sys::now().expect("a clock");
+        if thread::Number::of_argument(argument) != Some(thread::Number::FIRST) {
+            // The other one is about to sleep, or sleeps.
+            std::thread::sleep(Duration::from_millis(50));
+            GIVEN_BACK.release();
+            std::thread::sleep(Duration::from_millis(50));
+            UNTOLD
+                .permits
+                .store(1, core::sync::atomic::Ordering::Release);
+            thread::end()
+        }
+        start_on(1);
+        let begin = Instant::now();
+        assert!(GIVEN_BACK.acquire_until(now() + 20 * SECOND));
+        assert!(
+            begin.elapsed() < Duration::from_secs(10),
+            "it was not woken"
+        );
+        assert!(UNTOLD.acquire_until(now() + SECOND), "it is there");
+        exit(6)
+    }
+    in_time(|| assert_eq!(run(Config::default(), entry).code, 6));
+}
+
+/// A notification that comes as soon as the mutex has been given back, before the thread sleeps, ends the wait.
+#[test]
+fn a_notification_between_the_mutex_and_sleep_ends_the_wait() {
+    static CHANGED: Condvar = Condvar::new();
+    static TURN: Mutex<u32> = Mutex::new(0);
+
+    fn entry(_: u64) -> ! {
+        let notify = || {
+            *TURN.lock() = 1;
+            CHANGED.notify_one();
+        };
+        let turn = TURN.lock();
+        super::mutex::WHEN_GIVEN_BACK.set(Some(notify));
+        assert_eq!(*CHANGED.wait(turn), 1);
+        *TURN.lock() = 0;
+        let turn = TURN.lock();
+        super::mutex::WHEN_GIVEN_BACK.set(Some(notify));
+        let late = dyad_sys::now().expect("a clock") + 60_000_000_000;
+        let (turn, in_time) = CHANGED.wait_until(turn, late);
+        assert!(in_time && *turn == 1);
+        drop(turn);
+        exit(8)
+    }
+    in_time(|| assert_eq!(run(Config::default(), entry).code, 8));
 }

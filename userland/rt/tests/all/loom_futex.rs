@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use dyad_abi::{Error, Result};
 use dyad_rt::futex::{Table, Word};
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::{Condvar, Mutex};
@@ -60,11 +61,20 @@ impl<const LACKS: u8> Word for Modelled<LACKS> {
 const KEY: u64 = 0x1000;
 const THREADS: usize = 3;
 
+/// Where a thread sleeps.
+#[derive(Clone, Copy, Default)]
+struct Line {
+    /// Its bit has been set.
+    sent: bool,
+    /// Its deadline has come.
+    late: bool,
+}
+
 /// What the threads share: the table, the word, and where each sleeps in the kernel.
 struct World<const LACKS: u8> {
     table: Table<Modelled<LACKS>, THREADS, 1>,
     word: AtomicU32,
-    lines: [(Mutex<bool>, Condvar); THREADS],
+    lines: [(Mutex<Line>, Condvar); THREADS],
     /// `Send`s so far.
     sends: std::sync::atomic::AtomicU32,
 }
@@ -74,7 +84,7 @@ impl<const LACKS: u8> World<LACKS> {
         Arc::new(World {
             table: Table::of(|| Modelled(AtomicU64::new(0))),
             word: AtomicU32::new(0),
-            lines: std::array::from_fn(|_| (Mutex::new(false), Condvar::new())),
+            lines: std::array::from_fn(|_| (Mutex::new(Line::default()), Condvar::new())),
             sends: std::sync::atomic::AtomicU32::new(0),
         })
     }
@@ -83,54 +93,50 @@ impl<const LACKS: u8> World<LACKS> {
         self.sends.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// `Receive`.
-    fn sleep(&self, n: u64) {
-        let (bit, come) = &self.lines[n as usize];
-        let mut bit = bit.lock().unwrap();
-        while !*bit {
-            bit = come.wait(bit).unwrap();
+    /// `Receive`: whether the bit was set, or else the deadline has come.
+    fn sleep(&self, n: u64) -> Result<bool> {
+        let (line, come) = &self.lines[n as usize];
+        let mut line = line.lock().unwrap();
+        while !line.sent && !line.late {
+            line = come.wait(line).unwrap();
         }
-        *bit = false;
+        Ok(std::mem::take(&mut line.sent))
+    }
+
+    /// The deadline of a thread comes.
+    fn late(&self, n: u64) {
+        let (line, come) = &self.lines[n as usize];
+        line.lock().unwrap().late = true;
+        come.notify_one();
     }
 
     /// `Send`.
     fn send(&self, n: u64) {
-        let (bit, come) = &self.lines[n as usize];
-        *bit.lock().unwrap() = true;
+        let (line, come) = &self.lines[n as usize];
+        line.lock().unwrap().sent = true;
         come.notify_one();
         self.sends
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// As `futex::wait` without a deadline: whether it was woken.
-    fn wait(&self, n: u64, value: u32) -> bool {
-        self.table.begin(n, KEY);
-        if self.word.load(Ordering::Acquire) != value {
-            return self.table.end(n, KEY);
-        }
-        while self.table.waits(n, KEY) {
-            self.sleep(n);
-        }
-        self.table.end(n, KEY)
+    /// As `futex::wait`.
+    fn wait(&self, n: u64, value: u32) -> Result<()> {
+        let is_expected = || self.word.load(Ordering::Acquire) == value;
+        self.table.wait(n, KEY, is_expected, || self.sleep(n))
     }
 
-    /// As `futex::wait` with a deadline that has come.
+    /// As `futex::wait` if the word is another one: whether it was woken nevertheless.
     fn look(&self, n: u64) -> bool {
-        self.table.begin(n, KEY);
-        self.table.end(n, KEY)
+        let never = || unreachable!("it does not sleep");
+        self.table.wait(n, KEY, || false, never).is_ok()
     }
 
     /// As `futex::wake`.
     fn wake(&self, count: u32) -> u32 {
-        let mut waiting = self.table.waiting(KEY);
-        let mut woken = 0;
-        while woken < count
-            && let Some(n) = self.table.claim(KEY, &mut waiting)
-        {
+        self.table.wake(KEY, count, |n| {
             self.send(n);
-            woken += 1;
-        }
-        woken
+            true
+        })
     }
 }
 
@@ -155,7 +161,7 @@ fn one_each<const LACKS: u8>() {
         let world = world.clone();
         thread::spawn(move || {
             while world.word.load(Ordering::Acquire) == 0 {
-                world.wait(0, 0);
+                let _ = world.wait(0, 0);
             }
         })
     };
@@ -212,7 +218,7 @@ fn waking_all_wakes_all() {
                 let world = world.clone();
                 thread::spawn(move || {
                     while world.word.load(Ordering::Acquire) == 0 {
-                        world.wait(n, 0);
+                        let _ = world.wait(n, 0);
                     }
                 })
             })
@@ -245,7 +251,7 @@ fn a_waiter_that_leaves_does_not_swallow_a_wake_up() {
             let world = world.clone();
             thread::spawn(move || {
                 while world.word.load(Ordering::Acquire) == 0 {
-                    world.wait(0, 0);
+                    let _ = world.wait(0, 0);
                 }
             })
         };
@@ -273,5 +279,82 @@ fn of_two_wakers_one_sends() {
         assert_eq!(world.sends(), 1);
         assert!(world.table.end(0, KEY));
         assert_eq!(world.wake(1), 0);
+    });
+}
+
+/// A waker that counts a thread has woken it, though its time is up: the thread says so. What it has not counted has timed
+/// out. And the bit of a wake-up that was not slept for ends no later wait.
+#[test]
+fn a_wake_up_that_races_a_time_out_is_neither_lost_nor_counted_twice() {
+    explore(|| {
+        let world = World::<NOTHING>::new();
+        let waiter = {
+            let world = world.clone();
+            thread::spawn(move || world.wait(0, 0))
+        };
+        let clock = {
+            let world = world.clone();
+            thread::spawn(move || world.late(0))
+        };
+        world.word.store(1, Ordering::Release);
+        let woken = world.wake(1);
+        clock.join().unwrap();
+        let first = waiter.join().unwrap();
+        match first {
+            Ok(()) => assert_eq!(woken, 1),
+            Err(Error::TimedOut | Error::Again) => assert_eq!(woken, 0, "{first:?}"),
+            Err(e) => panic!("{e:?}"),
+        }
+        assert_eq!(world.sends(), woken);
+        // No thread wakes it any more.
+        assert_eq!(world.wait(0, 1), Err(Error::TimedOut));
+    });
+}
+
+/// Of two waiters one has no time left. Whether it has taken the wake-up decides who passes it on: the other one does not
+/// sleep for ever.
+#[test]
+fn a_waiter_whose_time_is_up_says_whether_it_has_taken_the_wake_up() {
+    explore(|| {
+        let world = World::<NOTHING>::new();
+        world.late(1);
+        let late = {
+            let world = world.clone();
+            thread::spawn(move || {
+                if world.wait(1, 0).is_ok() {
+                    world.wake(1);
+                }
+            })
+        };
+        let waiter = {
+            let world = world.clone();
+            thread::spawn(move || {
+                while world.word.load(Ordering::Acquire) == 0 {
+                    let _ = world.wait(0, 0);
+                }
+            })
+        };
+        world.word.store(1, Ordering::Release);
+        world.wake(1);
+        late.join().unwrap();
+        waiter.join().unwrap();
+    });
+}
+
+/// One that cannot be woken, because its node has died, counts for nothing: the next one is woken.
+#[test]
+fn a_wake_up_for_a_thread_that_is_lost_goes_to_the_next_one() {
+    explore(|| {
+        let world = World::<NOTHING>::new();
+        for n in 0..2 {
+            world.table.begin(n, KEY);
+        }
+        let mut asked = [false; THREADS];
+        let woken = world.table.wake(KEY, 1, |n| {
+            asked[n as usize] = true;
+            n != 0
+        });
+        assert_eq!((woken, asked), (1, [true, true, false]));
+        assert!(world.table.end(0, KEY) && world.table.end(1, KEY));
     });
 }

@@ -340,6 +340,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_taken_back_is_flushed() {
+        let (mut book, k) = (Mappings::<8>::new(LIMITS), Fake::default());
+        for first in [false, true] {
+            let start = book.map(&k, 3 * PAGE_SIZE, None).unwrap();
+            assert!(k.flushed.take().is_empty());
+            match first {
+                false => book.unmap(&k, start, 3 * PAGE_SIZE).unwrap(),
+                true => assert!(book.unmap_first(&k).unwrap()),
+            }
+            let len = 3 * PAGE_SIZE;
+            assert_eq!(k.flushed.take(), [Range { start, len }]);
+        }
+    }
+
+    #[test]
     fn what_the_kernel_refuses_leaves_things_as_they_were() {
         let (mut book, k) = (Mappings::<8>::new(LIMITS), Fake::default());
         let start = book.map(&k, PAGE_SIZE, None).unwrap();

@@ -199,6 +199,7 @@ mod tests {
                         Ok(r) => {
                             prop_assert!(r.start >= LIMITS.start && r.end() <= LIMITS.end);
                             prop_assert_eq!(r.len, len);
+                            prop_assert!(bytes + len <= LIMITS.bytes);
                             prop_assert!(model.iter().all(|o| o.end() <= r.start || r.end() <= o.start));
                             model.push(r);
                         }
@@ -250,5 +251,15 @@ mod tests {
         assert_eq!(ranges.map(40 * PAGE_SIZE).unwrap().start, b.end());
         assert_eq!(ranges.map(u64::MAX), Err(Error::TooLarge));
         assert_eq!(ranges.find(a.start, u64::MAX), Err(Error::NotFound));
+        // A part of a range is none, nor are two that adjoin.
+        let large = 40 * PAGE_SIZE;
+        assert!(ranges.find(b.end(), large).is_ok());
+        for (start, len) in [
+            (b.end(), large - PAGE_SIZE),
+            (a.start, 2 * PAGE_SIZE),
+            (b.end() + PAGE_SIZE, large - PAGE_SIZE),
+        ] {
+            assert_eq!(ranges.find(start, len), Err(Error::NotFound));
+        }
     }
 }
