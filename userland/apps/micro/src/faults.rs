@@ -6,7 +6,7 @@
 //! | `read` | the origin has written the pages | a word of each is read |
 //! | `upgrade` | as `read`, and then that | the word is written |
 //! | `write` | the origin has written the pages | a word of each is written |
-//! | `zero` | nobody has touched the pages | a word of each is written |
+//! | `zero` | the pages are untouched | a word of each is written |
 //!
 //! Counters are `faults.KIND.n` and `faults.KIND.ns`.
 

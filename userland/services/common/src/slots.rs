@@ -92,7 +92,7 @@ pub struct Slots<const N: usize, W: Word = AtomicU64> {
 }
 
 impl<const N: usize> Slots<N> {
-    /// Slots that nobody has used.
+    /// Unused slots.
     pub const fn new() -> Slots<N> {
         Slots {
             slots: [const {

@@ -23,7 +23,7 @@ use dyad_services::ranges::{Limits, Ranges};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Receive, Send, Until};
 
-use crate::links::{Link, Sleep, Way};
+use crate::links::{Link, Sleep, Transit};
 use crate::memory::Frames;
 use crate::parts;
 use crate::port::{Outside, Pages, kind, tag};
@@ -98,7 +98,7 @@ pub fn run(here: NodeId, isa: Isa, setup: &'static Setup) -> Result<core::conver
     let mut actor = Actor {
         here,
         pages: Pages::new(config),
-        outside: Outside::new(here, frames, (links, Way::of(info)?), setup),
+        outside: Outside::new(here, frames, (links, Transit::of(info)?), setup),
         ranges: Ranges::new(LIMITS),
         sleep: Sleep::new(here),
         threads: Threads::new(here),
@@ -143,7 +143,7 @@ pub fn poll(here: NodeId) -> Result<core::convert::Infallible> {
         dyad_sys::raw::relax();
     }
     loop {
-        // Nobody sends there.
+        // Nothing is ever sent there.
         Cap::<Receive>::at(slot::ACTOR).receive(1, Until::Never)?;
     }
 }

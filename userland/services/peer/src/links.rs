@@ -76,7 +76,7 @@ impl Words for Mapped {
 
 /// How messages travel.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
+pub struct Transit {
     /// By what.
     pub transport: Transport,
     delay: Delay,
@@ -90,14 +90,14 @@ const MOST_BYTES: u64 = PAGE_SIZE;
 /// By how much the clocks of two nodes may differ, in nanoseconds: more than they ever do.
 const CLOCKS: u64 = 1_000_000_000;
 
-impl Way {
+impl Transit {
     /// As the run says.
     ///
     /// # Errors
     ///
     /// `BadArgument` if it says what there is not.
-    pub fn of(info: &Info) -> Result<Way> {
-        Ok(Way {
+    pub fn of(info: &Info) -> Result<Transit> {
+        Ok(Transit {
             transport: Transport::from_number(info.transport).ok_or(Error::BadArgument)?,
             delay: Delay::from_bits(info.delay),
         })
@@ -180,7 +180,12 @@ impl Link {
     /// # Errors
     ///
     /// As the kernel says.
-    pub fn tell(&mut self, here: NodeId, way: Way, now: impl Fn() -> Result<u64>) -> Result<bool> {
+    pub fn tell(
+        &mut self,
+        here: NodeId,
+        way: Transit,
+        now: impl Fn() -> Result<u64>,
+    ) -> Result<bool> {
         let mut rings = false;
         if core::mem::take(&mut self.untold) {
             match way.transport {

@@ -13,7 +13,7 @@ use dyad_dsm::{Action, Cause, Dsm, Message, Outcome, Page, Port, Source, Time};
 use dyad_msg::bulk::{Head, LINES_MASK, Record};
 use dyad_services::rt;
 
-use crate::links::{COMES_AT, Link, Way};
+use crate::links::{COMES_AT, Link, Transit};
 use crate::memory::{Frames, PAGE_WORDS};
 use crate::{parts, slots};
 
@@ -83,7 +83,7 @@ pub struct Outside {
     /// Rings to the other nodes.
     pub links: Vec<Link>,
     /// How messages travel.
-    pub way: Way,
+    pub way: Transit,
     here: NodeId,
     /// The record that is being received, and the link that it has come by.
     pub incoming: Option<(usize, Record)>,
@@ -111,7 +111,7 @@ impl Outside {
     pub fn new(
         here: NodeId,
         frames: Frames,
-        (links, way): (Vec<Link>, Way),
+        (links, way): (Vec<Link>, Transit),
         setup: &'static Setup,
     ) -> Outside {
         Outside {
@@ -148,7 +148,7 @@ impl Outside {
         }
     }
 
-    /// When the first record comes that is on its way: also if nobody has been told of it yet.
+    /// When the first record comes that is on its way: also if the actor has not been told of it yet.
     ///
     /// # Errors
     ///
