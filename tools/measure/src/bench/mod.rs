@@ -8,6 +8,7 @@
 //! is described there and in `sim-plugin`.
 
 mod cycles;
+pub mod faults;
 pub mod longest;
 pub mod migration;
 mod page;

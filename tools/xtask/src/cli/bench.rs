@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use dyad_abi::Isa;
+use dyad_abi::service::peer::Transport;
 
 use super::result::{self, check_file, write_file};
 use dyad_launcher::config::{Bytes, Json, Named, Names, Nodes, OUTPUT};
@@ -11,8 +12,9 @@ use dyad_launcher::launch::{Quiet, Sink};
 use dyad_launcher::setup;
 use dyad_measure::bench::migration::{self, Group};
 use dyad_measure::bench::stages::Op;
-use dyad_measure::bench::{self, sim::Level};
+use dyad_measure::bench::{self, faults, sim::Level};
 use dyad_measure::qemu_plugins;
+use dyad_sim_model::config::MemoryModel;
 
 #[derive(Debug, Args)]
 pub(super) struct BenchArgs {
@@ -28,6 +30,8 @@ enum Suite {
     Quiescence(QuiescenceArgs),
     /// Measure what it costs to change the ISA: instructions, simulated time, time of the host
     Migration(MigrationArgs),
+    /// Measure what a page fault costs that needs another kernel's message, by its parts
+    Faults(FaultsArgs),
     /// Count in which functions the instructions of operations are, on both ISAs
     Stages(StagesArgs),
     /// Measure how much each level of simulation slows machines down, beside QEMU's own cache model
@@ -104,6 +108,23 @@ struct MigrationArgs {
 }
 
 #[derive(Debug, Args)]
+struct FaultsArgs {
+    /// Memory models [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    models: Vec<Named<MemoryModel>>,
+    /// Transports of messages [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    transports: Vec<Named<Transport>>,
+    /// Pages that are touched in each run, 64 to 4096
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(64..=4096))]
+    pages: u64,
+    #[command(flatten)]
+    results: Results,
+    #[command(flatten)]
+    page: Page,
+}
+
+#[derive(Debug, Args)]
 struct StagesArgs {
     /// Operations of `bench kernel` and `bench migration` [default: those of the book's page]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = operation)]
@@ -144,6 +165,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<u8, Error> {
         Suite::Kernel(args) => kernel(args),
         Suite::Quiescence(args) => quiescence(args),
         Suite::Migration(args) => migration(args),
+        Suite::Faults(args) => faults(args),
         Suite::Stages(args) => stages(args),
         Suite::Sim(args) => sim(args),
     }
@@ -202,6 +224,25 @@ fn quiescence(args: &QuiescenceArgs) -> Result<u8, Error> {
     let table = figures.table() + &figures.logs();
     args.page
         .publish(&table, &figures.json(), Some(&figures.page()))?;
+    verdict(figures.problem())
+}
+
+fn faults(args: &FaultsArgs) -> Result<u8, Error> {
+    args.results.open(&args.page)?;
+    let mut plan = faults::Plan {
+        pages: args.pages,
+        ..faults::Plan::default()
+    };
+    if !args.models.is_empty() {
+        plan.models = args.models.iter().map(|m| m.0).collect();
+    }
+    if !args.transports.is_empty() {
+        plan.transports = args.transports.iter().map(|t| t.0).collect();
+    }
+    setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
+    let figures = faults::faults(&plan, &mut args.results.display())?;
+    args.page
+        .publish(&figures.table(), &figures.json(), Some(&figures.page()))?;
     verdict(figures.problem())
 }
 
@@ -312,6 +353,7 @@ mod tests {
             Suite::Kernel(args) => args.results.json.json,
             Suite::Quiescence(args) => args.results.json.json,
             Suite::Migration(args) => args.results.json.json,
+            Suite::Faults(args) => args.results.json.json,
             Suite::Stages(args) => args.results.json.json,
             Suite::Sim(args) => args.results.json.json,
         }
@@ -320,7 +362,14 @@ mod tests {
     /// Programs read results from a pipe, or from a file.
     #[test]
     fn results_go_to_standard_output_or_to_a_file() {
-        for suite in ["kernel", "quiescence", "migration", "stages", "sim"] {
+        for suite in [
+            "kernel",
+            "quiescence",
+            "migration",
+            "faults",
+            "stages",
+            "sim",
+        ] {
             let of = |more: &str| json_of(&format!("{suite}{more}"));
             assert_eq!(of(""), None);
             assert_eq!(of(" --json").as_deref(), Some("-"));

@@ -8,7 +8,8 @@
 //! | `write` | the origin has written the pages | a word of each is written |
 //! | `zero` | the pages are untouched | a word of each is written |
 //!
-//! Counters are `faults.KIND.n` and `faults.KIND.ns`.
+//! Counters are `faults.KIND.n`, `faults.KIND.ns`, and `faults.KIND.again-ns`: the same accesses once more, when all pages are
+//! there.
 
 use dyad::prelude::thread::*;
 use dyad::report;
@@ -86,14 +87,14 @@ fn overwrite(pages: &mut [u64]) {
     }
 }
 
-/// How long it took to touch so many pages, and whether they were what they are to be. The pages stay: the next ones are
-/// others.
+/// How long it took to touch so many pages, and once more; and whether they were what they are to be. The pages stay: the
+/// next ones are others.
 fn measure(
     touch: Touch,
     count: usize,
     nodes: Nodes,
     kept: &mut Vec<Vec<u64>>,
-) -> Moved<(Duration, bool)> {
+) -> Moved<([Duration; 2], bool)> {
     nodes.go(Side::Origin)?;
     let mut pages: Vec<u64> = Vec::with_capacity(count * PAGE_WORDS);
     let sum = (1..=count as u64).sum::<u64>();
@@ -105,18 +106,25 @@ fn measure(
     if touch == Touch::Upgrade {
         found = read(&pages);
     }
-    let start = Instant::now();
-    match touch {
-        Touch::Read => found = read(&pages),
-        Touch::Upgrade => add(&mut pages),
-        Touch::Write => overwrite(&mut pages),
-        Touch::Zero => write(&mut pages, count, 1),
+    let mut took = [Duration::ZERO; 2];
+    for took in &mut took {
+        let start = Instant::now();
+        match touch {
+            Touch::Read => found = read(&pages),
+            Touch::Upgrade => add(&mut pages),
+            Touch::Write => overwrite(&mut pages),
+            Touch::Zero => write(&mut pages, count, 1),
+        }
+        *took = start.elapsed();
     }
-    let took = start.elapsed();
+    let added = match touch {
+        Touch::Upgrade => 2,
+        _ => 1,
+    };
     let good = found == sum
         && match touch {
             Touch::Read | Touch::Zero => true,
-            Touch::Upgrade | Touch::Write => read(&pages) == sum + count as u64,
+            Touch::Upgrade | Touch::Write => read(&pages) == sum + added * count as u64,
         };
     nodes.go(Side::Origin)?;
     kept.push(pages);
@@ -127,9 +135,10 @@ fn measure(
 #[inline(never)]
 pub fn tell(touch: Touch, count: usize, nodes: Nodes, kept: &mut Vec<Vec<u64>>) -> Result<bool> {
     let (took, good) = measure(touch, count, nodes, kept)?;
-    let ns = took.as_nanos() as u64;
+    let [ns, again] = took.map(|t| t.as_nanos() as u64);
     println!("{:<10} {:>12}", touch.name(), ns / count as u64);
     report::counter(&format!("faults.{}.n", touch.name()), count as u64);
     report::counter(&format!("faults.{}.ns", touch.name()), ns);
+    report::counter(&format!("faults.{}.again-ns", touch.name()), again);
     Ok(report::check(&format!("faults.{}", touch.name()), good, ""))
 }
