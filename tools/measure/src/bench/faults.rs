@@ -320,7 +320,13 @@ impl Faults {
 
     /// The figures as a page of the book.
     pub fn page(&self) -> String {
-        format!("{HEAD}{}", self.table())
+        let mut models: Vec<&str> = self.rows.iter().map(|r| r.model.name()).collect();
+        models.dedup();
+        let which = match models.len() == MemoryModel::ALL.len() {
+            true => String::new(),
+            false => format!(" --models {}", models.join(",")),
+        };
+        format!("{}{}", HEAD.replace("{which}", &which), self.table())
     }
 }
 
@@ -330,7 +336,7 @@ const HEAD: &str = "\
 What it costs a program over [several kernels](../architecture/multiple.md) that a page is not there, in microseconds of simulated time, as
 
 ```console
-$ cargo xtask bench faults --page book/src/reference/faults.md
+$ cargo xtask bench faults{which} --page book/src/reference/faults.md
 ```
 
 has measured it in strict order, profile `paper-big`, a program that begins on x86-64 and faults on AArch64. F is the mean over
@@ -406,5 +412,7 @@ mod tests {
         assert_eq!(columns(lines[0]), columns(lines[1]));
         assert_eq!(columns(lines[0]), columns(lines[2]));
         assert!(lines[2].starts_with("| shared | poll | read | 1.23 | 1.00 |"));
+        let page = all(vec![fault(Transport::Poll, 1, [1; PARTS.len()])]).page();
+        assert!(page.contains("bench faults --models shared --page"));
     }
 }
