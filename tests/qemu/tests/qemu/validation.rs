@@ -13,7 +13,7 @@ pub fn trials() -> Vec<Trial> {
     let trial = |group: &Group| {
         let group = *group;
         let name = format!("validation::{}", group.name.replace('-', "_"));
-        // What others have made is compared with by whoever changes the model.
+        // Foreign tools have to be installed or built, which only a change of the model is worth.
         let tiers = match group.needs {
             Needs::Nothing => Tiers::FULL.and(Tiers::LONG),
             _ => Tiers::LONG,

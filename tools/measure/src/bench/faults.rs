@@ -144,8 +144,8 @@ fn point(
         },
         ..RunConfig::default()
     };
-    // Faults of one kind at a time: what caches have depends on what was done before, and what is read before it is written
-    // has parts of its own.
+    // Each run has faults of one kind. Earlier faults would leave other lines in the caches. The reads that prepare an upgrade
+    // would be counted among the parts of other reads.
     for touch in TOUCHES {
         let whole = config(touch, false);
         all.round_trip = 2 * u64::from(whole.delay()?.message_ns);

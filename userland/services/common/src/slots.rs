@@ -62,7 +62,7 @@ pub trait Lines {
     ///
     /// As the kernel says.
     fn wait(&self, n: u64) -> Result<(), Error>;
-    /// Wakes whoever waits at the line of thread `n`.
+    /// Wakes thread `n`, which waits at its line or will wait there.
     fn wake(&self, n: u64);
 }
 

@@ -5,8 +5,9 @@
 //! A holder that ends says so with release, as a kernel gives a thread's owner word up, and those who ask learn it with
 //! acquire.
 
-use std::sync::atomic::{AtomicBool, Ordering as Real};
+mod common;
 
+use common::fails;
 use dyad_services::keeper::{Keeper, Word};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -136,36 +137,22 @@ fn a_lock_has_one_holder_whenever_holders_end() {
     contended(Lacks::Nothing);
 }
 
-/// Whether a model finds something wrong. One at a time: the hook of panics is one for all.
-fn fails(check: fn(Lacks), lacks: Lacks) -> bool {
-    static BUSY: AtomicBool = AtomicBool::new(false);
-    while BUSY.swap(true, Real::Acquire) {
-        std::thread::yield_now();
-    }
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let failed = std::panic::catch_unwind(|| check(lacks)).is_err();
-    std::panic::set_hook(hook);
-    BUSY.store(false, Real::Release);
-    failed
-}
-
 #[test]
 fn without_the_count_two_succeed_the_same_holder() {
-    assert!(fails(model, Lacks::Count));
+    assert!(fails(|| model(Lacks::Count)));
 }
 
 #[test]
 fn without_orders_a_holder_does_not_see_the_last_one() {
-    assert!(fails(contended, Lacks::Order));
+    assert!(fails(|| contended(Lacks::Order)));
 }
 
 #[test]
 fn without_order_of_the_look_an_invocation_is_taken_for_an_earlier_one() {
-    assert!(fails(model, Lacks::Load));
+    assert!(fails(|| model(Lacks::Load)));
 }
 
 #[test]
 fn without_the_comparison_two_hold_it() {
-    assert!(fails(contended, Lacks::Compare));
+    assert!(fails(|| contended(Lacks::Compare)));
 }
