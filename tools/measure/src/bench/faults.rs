@@ -51,7 +51,7 @@ pub struct Fault {
     pub whole: u64,
     /// The same in the run in which parts were measured, in which each fault is taken twice.
     pub parted: u64,
-    /// The parts, in the order of [`PARTS`].
+    /// The parts, in the order of their counters: trap, enter, request, out, service, back, map, leave.
     pub parts: [u64; PARTS.len()],
     /// The access itself, when the page is there.
     pub access: u64,
