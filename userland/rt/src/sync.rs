@@ -121,7 +121,12 @@ fn owner(word: u32) -> Option<u8> {
 /// Waits like [`wait`], for something of which a thread may be the owner.
 fn wait_for(what: (What, Option<u8>), word: &AtomicU32, value: u32) -> Result<()> {
     let deadline = dyad_sys::now().map_or(1, |now| now + PATIENCE_NS);
-    match futex::wait_for(what, word, value, deadline) {
+    let waited = futex::wait_for(what, word, value, deadline);
+    #[cfg(test)]
+    if let Some(act) = WHEN_WAITED.take() {
+        act();
+    }
+    match waited {
         Err(Error::Denied) => {
             dyad_sys::raw::relax();
             Ok(())
@@ -163,6 +168,13 @@ impl LostBefore {
     fn has_changed(&self) -> bool {
         thread::lost() & !self.0.load(Ordering::Relaxed) != 0
     }
+}
+
+#[cfg(test)]
+std::thread_local! {
+    /// What happens, once, when a wait of this thread has ended and nothing has been done about it yet: for tests of
+    /// what is looked at last.
+    static WHEN_WAITED: core::cell::Cell<Option<fn()>> = const { core::cell::Cell::new(None) };
 }
 
 #[cfg(test)]

@@ -153,6 +153,8 @@ impl<T> RwLock<T> {
         if next(self.word.load(Ordering::Relaxed)).is_none() {
             return false;
         }
+        #[cfg(test)]
+        tests::looked();
         let reading = self.reading(me);
         let before = reading.load(Ordering::Relaxed);
         if !WRITES {
@@ -184,7 +186,11 @@ impl<T> RwLock<T> {
     fn has_lost_reader(&self) -> bool {
         let lost = thread::lost();
         let mut threads = self.reading.iter().enumerate();
-        threads.any(|(n, count)| lost >> n & 1 != 0 && count.load(Ordering::Relaxed) != 0)
+        let has_lost =
+            threads.any(|(n, count)| lost >> n & 1 != 0 && count.load(Ordering::Relaxed) != 0);
+        #[cfg(test)]
+        tests::looked();
+        has_lost
     }
 
     /// Comes in, once the calling thread may. Gives what it is named by.
@@ -373,5 +379,123 @@ impl<T> Drop for RwLockWriteGuard<'_, T> {
     fn drop(&mut self) {
         let before = self.lock.word.swap(0, Ordering::Release);
         self.lock.left(before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use core::cell::Cell;
+    use core::sync::atomic::AtomicU64;
+    use std::time::{Duration, Instant};
+
+    use dyad_abi::CpuId;
+    use dyad_host::{Config, kill_node, run};
+    use dyad_sys::exit;
+
+    use super::*;
+    use crate::sync::tests::{in_time, node, start_on};
+
+    std::thread_local! {
+        /// What happens, once, when this thread has looked at a lock and has not acted on what it saw.
+        static WHEN_LOOKED: Cell<Option<fn()>> = const { Cell::new(None) };
+    }
+
+    pub(super) fn looked() {
+        if let Some(act) = WHEN_LOOKED.take() {
+            act();
+        }
+    }
+
+    /// A reader leaves the lock and is lost before it counts itself out. A writer that has found the lock taken just
+    /// before has it nevertheless.
+    #[test]
+    fn a_lock_that_a_lost_reader_has_just_left_is_taken() {
+        static LOCK: RwLock<()> = RwLock::new(());
+        static READS: AtomicU32 = AtomicU32::new(0);
+
+        fn entry(argument: u64) -> ! {
+            if thread::Number::of_argument(argument) != Some(thread::Number::FIRST) {
+                let _held = LOCK.read();
+                READS.store(1, Ordering::Release);
+                loop {
+                    dyad_sys::yield_now();
+                }
+            }
+            start_on(1);
+            while READS.load(Ordering::Acquire) == 0 {
+                std::thread::yield_now();
+            }
+            kill_node(node(1));
+            WHEN_LOOKED.set(Some(|| LOCK.word.store(0, Ordering::Release)));
+            assert!(LOCK.write_or_lost().is_ok(), "it is free");
+            exit(10)
+        }
+        in_time(|| assert_eq!(run(Config::default(), entry).code, 10));
+    }
+
+    /// A thread that has found the lock free, and loses it to a writer, does not count as a reader: it may wait for the
+    /// lock later, and its loss is nothing to others.
+    #[test]
+    fn who_comes_too_late_does_not_read() {
+        static LOCK: RwLock<()> = RwLock::new(());
+        const OTHER: u32 = WRITER | 2;
+
+        fn entry(_: u64) -> ! {
+            WHEN_LOOKED.set(Some(|| LOCK.word.store(OTHER, Ordering::Relaxed)));
+            assert!(LOCK.try_read().is_none());
+            assert_eq!(LOCK.word.swap(0, Ordering::Relaxed), OTHER);
+            let reads = |count: &AtomicU16| count.load(Ordering::Relaxed) != 0;
+            assert!(
+                !LOCK.reading.iter().any(reads),
+                "a thread counts as a reader"
+            );
+            exit(11)
+        }
+        in_time(|| assert_eq!(run(Config::default(), entry).code, 11));
+    }
+
+    /// All readers that wait for a writer come in when it leaves. One that is not woken would come in too, when its
+    /// patience is at an end: the quickest of several rounds tells the two apart.
+    #[test]
+    fn who_leaves_the_lock_wakes_all_who_wait() {
+        static LOCK: RwLock<()> = RwLock::new(());
+        static ROUND: AtomicU64 = AtomicU64::new(0);
+        static CAME_IN: AtomicU64 = AtomicU64::new(0);
+        const ROUNDS: u64 = 5;
+
+        fn entry(argument: u64) -> ! {
+            if thread::Number::of_argument(argument) != Some(thread::Number::FIRST) {
+                for round in 1..=ROUNDS {
+                    while ROUND.load(Ordering::Acquire) < round {
+                        std::thread::yield_now();
+                    }
+                    drop(LOCK.read());
+                    CAME_IN.fetch_add(1, Ordering::Release);
+                }
+                thread::end()
+            }
+            for n in [1, 2] {
+                let number = thread::Number::new(n).expect("a thread");
+                thread::start(number, node(0), CpuId::new(0).expect("a CPU")).expect("it starts");
+            }
+            let mut quickest = Duration::MAX;
+            for round in 1..=ROUNDS {
+                let held = LOCK.write();
+                ROUND.store(round, Ordering::Release);
+                // The others are about to sleep, or sleep.
+                std::thread::sleep(Duration::from_millis(30));
+                let begin = Instant::now();
+                drop(held);
+                while CAME_IN.load(Ordering::Acquire) < 2 * round {
+                    std::thread::yield_now();
+                }
+                quickest = quickest.min(begin.elapsed());
+            }
+            assert!(quickest < Duration::from_millis(100), "{quickest:?}");
+            exit(12)
+        }
+        in_time(|| assert_eq!(run(Config::default(), entry).code, 12));
     }
 }

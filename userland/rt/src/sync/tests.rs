@@ -146,7 +146,7 @@ fn losses_are_those_that_threads_see() {
 }
 
 /// Fails if `f` does not come back: a thread that is not woken sleeps for ever.
-fn in_time(f: impl FnOnce() + Send + 'static) {
+pub(super) fn in_time(f: impl FnOnce() + Send + 'static) {
     let (done, is_done) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         f();
@@ -156,11 +156,11 @@ fn in_time(f: impl FnOnce() + Send + 'static) {
     assert!(is_done.recv_timeout(limit).is_ok(), "it does not come back");
 }
 
-fn node(n: u64) -> NodeId {
+pub(super) fn node(n: u64) -> NodeId {
     NodeId::new(n).expect("a node")
 }
 
-fn start_on(n: u64) -> thread::Number {
+pub(super) fn start_on(n: u64) -> thread::Number {
     let number = thread::Number::new(n).expect("a thread");
     thread::start(number, node(n), CpuId::new(0).expect("a CPU")).expect("it starts");
     number
@@ -260,4 +260,95 @@ fn a_notification_between_the_mutex_and_sleep_ends_the_wait() {
         exit(8)
     }
     in_time(|| assert_eq!(run(Config::default(), entry).code, 8));
+}
+
+/// A permit may come between the end of a wait and the finding that a thread was lost: it is there.
+#[test]
+fn a_permit_that_has_come_is_found_after_a_loss() {
+    static LATE: Semaphore = Semaphore::new(0);
+
+    fn entry(argument: u64) -> ! {
+        use core::sync::atomic::Ordering;
+        if thread::Number::of_argument(argument) != Some(thread::Number::FIRST) {
+            loop {
+                dyad_sys::yield_now();
+            }
+        }
+        start_on(1);
+        kill_node(node(1));
+        // The loss is told once.
+        let word = core::sync::atomic::AtomicU32::new(0);
+        assert_eq!(super::wait(&word, 0), Err(Error::NodeDead));
+        super::WHEN_WAITED.set(Some(|| LATE.permits.store(1, Ordering::Release)));
+        assert_eq!(LATE.acquire_or_lost(), Ok(()));
+        assert_eq!(LATE.acquire_or_lost(), Err(Error::NodeDead));
+        exit(13)
+    }
+    in_time(|| assert_eq!(run(Config::default(), entry).code, 13));
+}
+
+/// A thread learns of a loss by one wait. Its next one sleeps again: otherwise a thread that waits for another one, and not
+/// for the lost one, would never sleep.
+#[test]
+fn a_loss_ends_one_wait_of_a_thread() {
+    fn entry(argument: u64) -> ! {
+        if thread::Number::of_argument(argument) != Some(thread::Number::FIRST) {
+            loop {
+                dyad_sys::yield_now();
+            }
+        }
+        start_on(1);
+        kill_node(node(1));
+        let word = core::sync::atomic::AtomicU32::new(0);
+        let soon = || dyad_sys::now().expect("a clock") + 1_000_000;
+        let waited = [(); 3].map(|()| crate::futex::wait(&word, 0, soon()));
+        assert_eq!(waited[0], Err(Error::NodeDead));
+        assert_eq!(waited[1..], [Err(Error::TimedOut); 2]);
+        exit(14)
+    }
+    in_time(|| assert_eq!(run(Config::default(), entry).code, 14));
+}
+
+/// The thread that does what happens once wakes those who wait for it. They would go on anyway when their patience is at an
+/// end: the quickest of several rounds tells the two apart.
+#[test]
+fn who_does_what_happens_once_wakes_who_waits() {
+    use core::sync::atomic::{AtomicU64, Ordering};
+    use std::time::{Duration, Instant};
+    const ROUNDS: usize = 5;
+    static ONCE: [Once; ROUNDS] = [const { Once::new() }; ROUNDS];
+    static BEGUN: AtomicU64 = AtomicU64::new(0);
+    static DONE_AT: std::sync::Mutex<Option<Instant>> = std::sync::Mutex::new(None);
+
+    fn entry(argument: u64) -> ! {
+        if thread::Number::of_argument(argument) != Some(thread::Number::FIRST) {
+            for once in &ONCE {
+                once.call_once(|| {
+                    BEGUN.fetch_add(1, Ordering::Release);
+                    // The other one is about to sleep, or sleeps.
+                    std::thread::sleep(Duration::from_millis(30));
+                    *DONE_AT.lock().expect("no panic") = Some(Instant::now());
+                });
+                // The next one begins once the other one has seen this one.
+                while BEGUN.load(Ordering::Acquire) & 1 != 0 {
+                    std::thread::yield_now();
+                }
+            }
+            thread::end()
+        }
+        start_on(1);
+        let mut quickest = Duration::MAX;
+        for once in &ONCE {
+            while BEGUN.load(Ordering::Acquire) & 1 == 0 {
+                std::thread::yield_now();
+            }
+            once.call_once(|| unreachable!("the other one does it"));
+            let done = DONE_AT.lock().expect("no panic").expect("it is done");
+            quickest = quickest.min(done.elapsed());
+            BEGUN.fetch_add(1, Ordering::Release);
+        }
+        assert!(quickest < Duration::from_millis(100), "{quickest:?}");
+        exit(15)
+    }
+    in_time(|| assert_eq!(run(Config::default(), entry).code, 15));
 }
