@@ -14,6 +14,7 @@ use dyad_abi::service::scheduler_line;
 use dyad_abi::user::{stack_slot, tcb_address};
 use dyad_abi::{Error, Isa};
 use dyad_shm::frame::WeakRef;
+use dyad_shm::superblock::activity;
 
 use super::fp_tests::swap;
 use super::ktests::{joined, passes};
@@ -25,8 +26,8 @@ use crate::ktest::rig::{self, Rig};
 use crate::ktest::{Outcome, run_here, spaces};
 use crate::syscall::entry;
 use dyad_machine::Platform;
-use dyad_machine::console;
 use dyad_machine::platform::{FaultKind, UserFault};
+use dyad_machine::{console, inbox};
 use dyad_object::thread::{State, Thread, begun};
 
 pub(super) const ENTRY: u64 = 0x4100_0000;
@@ -431,4 +432,39 @@ fn long_lines_of_programs_are_cut() {
         }
         Ok(None)
     });
+}
+
+std::thread_local! {
+    /// What other CPUs have found this one doing when it last served what had come in.
+    static DOING: core::cell::Cell<u64> = const { core::cell::Cell::new(activity::OFFLINE) };
+}
+
+fn senders_ring_no_doorbell_while_an_interrupt_is_served<P: Platform>() {
+    solo::<P>(|rig, m| {
+        let (cap, _) = thread(rig, None, 3);
+        assert_eq!(dispatch::<P>(rig, m, cap, 0), Left::User(ENTRY));
+        rig.k.local.look_after_others.set(Some(|node, local| {
+            DOING.set(
+                node.sb
+                    .cpu(node.id(), local.id())
+                    .activity
+                    .load(Ordering::Relaxed),
+            );
+        }));
+        // As the CPU has gone to user mode.
+        assert!(inbox::prepare::<P>(activity::USER));
+        assert_eq!(interrupt::<P>(m), Left::User(ENTRY));
+        assert_eq!(DOING.get() & activity::KIND, activity::ATTENTIVE);
+        let cpu = rig.k.node.sb.cpu(rig.k.node.id(), rig.k.cpu());
+        assert_eq!(cpu.activity.load(Ordering::Relaxed), activity::USER);
+        Ok(None)
+    });
+}
+
+/// A CPU that an interrupt has taken from user mode looks at its inboxes before it goes back: no sender need interrupt it
+/// again meanwhile.
+#[test]
+fn senders_ring_no_doorbell_while_interrupts_are_served() {
+    senders_ring_no_doorbell_while_an_interrupt_is_served::<MockX86>();
+    senders_ring_no_doorbell_while_an_interrupt_is_served::<MockA64>();
 }
