@@ -314,6 +314,8 @@ mod tests {
         full: [u64; 4],
         lives: Cell<bool>,
         ns: Cell<u64>,
+        /// How often the leader has been called.
+        called: Cell<u32>,
     }
 
     const SHARED: usize = MAX_NODES;
@@ -377,7 +379,9 @@ mod tests {
             Ok(())
         }
 
-        fn call_leader(&self) {}
+        fn call_leader(&self) {
+            self.called.set(self.called.get() + 1);
+        }
     }
 
     /// Each node has as many runs as it can have. Only block 6 of the first one fits the second one, and
@@ -387,6 +391,7 @@ mod tests {
             full: [8, 10, 12, 5],
             lives: Cell::new(true),
             ns: Cell::new(0),
+            called: Cell::new(0),
         };
         let mut b = Books::new();
         b.book.set_block(BLOCK);
@@ -449,5 +454,22 @@ mod tests {
         b.wishes[1] = Wish::Asked;
         b.refuse(&k, id(1));
         assert!(b.wishes[1] == Wish::None && !b.is_busy());
+    }
+
+    /// The leader looks for a block while the node still has frames, not only when a thread waits.
+    #[test]
+    fn the_leader_is_called_when_the_last_frames_are_opened() {
+        let (k, mut b) = full_books();
+        b.holdings[0].close_to_limit();
+        let limit = b.holdings[0].open();
+        assert_eq!(b.request(&k, id(0)), Ok(()));
+        assert!(b.holdings[0].open() > limit);
+        assert_eq!((b.wishes[0], k.called.get()), (Wish::Asked, 1));
+        // Nothing is left.
+        assert_eq!(b.request(&k, id(0)), Err(Error::Again));
+        assert_eq!((b.wishes[0], k.called.get()), (Wish::Waiting, 2));
+        // It has been called for that.
+        assert_eq!(b.request(&k, id(0)), Err(Error::Again));
+        assert_eq!(k.called.get(), 2);
     }
 }

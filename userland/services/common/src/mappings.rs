@@ -373,4 +373,17 @@ mod tests {
         book.map(&k, PAGE_SIZE, None).unwrap();
         agree(&book, &k);
     }
+
+    /// Another CPU may still have translations for the range of a thread that has ended. The addresses are given out again
+    /// late, as others that are given back.
+    #[test]
+    fn addresses_of_what_was_unfinished_are_used_again_late() {
+        let (mut book, k) = (Mappings::<8>::new(LIMITS), Fake::default());
+        // Behind the region.
+        k.ends.set(4);
+        assert!(!lives(|| _ = book.map(&k, PAGE_SIZE, None).unwrap()));
+        let left = *k.regions.borrow().keys().next().expect("a region");
+        assert_ne!(book.map(&k, PAGE_SIZE, None), Ok(left));
+        agree(&book, &k);
+    }
 }

@@ -189,6 +189,10 @@ mod tests {
                 .unwrap()
                 .is_inherited()
         );
+        // An invocation of a thread finds the lock that an earlier invocation of it has not given back.
+        core::mem::forget(lock.try_lock_as(0x601, |_| unreachable!()).unwrap());
+        let guard = lock.try_lock_as(0x601, |_| unreachable!()).unwrap();
+        assert!(guard.is_inherited());
     }
 
     #[test]

@@ -42,6 +42,8 @@ struct Model {
     memory: RefCell<BTreeMap<u64, Memory>>,
     /// How often an operation on pages is refused because another thread is in the way.
     obstructed: Cell<u32>,
+    /// How often it is refused before the next piece is looked at.
+    obstructed_each: Cell<u32>,
     /// Whether it then says that it has looked at nothing instead.
     looks_at_nothing: Cell<bool>,
     /// Steps until the thread ends; 0: never.
@@ -118,6 +120,7 @@ impl Space for SpaceOf<'_> {
                 false => Err(Error::Again),
             };
         }
+        self.0.obstructed.set(self.0.obstructed_each.get());
         // Not all at once.
         let looked = pages.min(3);
         let end = at + looked * PAGE_SIZE;
@@ -365,4 +368,16 @@ fn a_fault_ends_the_thread_only_if_there_is_no_memory() {
         "it is no operation"
     );
     assert!(k.asked.take().is_empty());
+}
+
+/// Other threads are in the way at every piece of a range, never for long at one: the range is taken back.
+#[test]
+fn each_piece_has_its_own_attempts() {
+    let k = Model::default();
+    let start = map(&k.pager, &k, A, 9);
+    k.obstructed.set(TRIES - 1);
+    k.obstructed_each.set(TRIES - 1);
+    let unmap = call(A, 0x100, [pager::UNMAP, start, 9 * PAGE_SIZE, 0]);
+    assert_eq!(invoke(&k.pager, &k, &unmap), Some(Ok(0)));
+    assert_eq!(k.of(A), Memory::default());
 }
