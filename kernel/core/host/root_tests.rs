@@ -7,15 +7,15 @@
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
-use dyad_abi::NodeId;
-use dyad_abi::cap::{CapType, HardwareOp, ObjectKind, ReceiveOp, Rights, ThreadOp};
+use dyad_abi::cap::{CapType, Event, HardwareOp, ObjectKind, ReceiveOp, Rights, ThreadOp, Woken};
 use dyad_abi::service::scheduler_line;
+use dyad_abi::{Error, Isa, NodeId};
 
 use super::spin_tests::owned;
 use super::thread_tests::{ENTRY, interrupt, op, pair, solo, thread};
-use super::travel_tests::traveller;
+use super::travel_tests::{hears, traveller};
 use super::{Left, MockA64, MockX86, result};
-use dyad_object::thread::{Owner, State, Thread};
+use dyad_object::thread::{Owner, State, Thread, begun};
 
 #[test]
 fn cpus_without_a_thread_sleep_and_take_their_root_thread() {
@@ -141,4 +141,23 @@ fn arrived_of_a_dispatcher(limited: bool) -> State {
 fn a_child_of_a_thread_on_a_budget_does_not_run_at_once_where_it_arrives() {
     assert_eq!(arrived_of_a_dispatcher(false), State::Running);
     assert_eq!(arrived_of_a_dispatcher(true), State::Ready);
+}
+
+/// A ready thread that cannot become a root thread is its scheduler's again. The scheduler may have been refused the thread
+/// meanwhile, so it is told once more.
+#[test]
+fn a_scheduler_is_told_of_a_thread_that_does_not_become_a_root_thread() {
+    solo::<MockX86>(|rig, m| {
+        let scheduler = rig.object(ObjectKind::Endpoints)?;
+        let (_, t) = thread(rig, Some(scheduler), 3);
+        t.set_begun(Isa::X86_64, begun::LOST);
+        let refused = crate::sched::dispatch::set_root::<MockX86>(&rig.k, rig.k.cpu(), t);
+        assert_eq!(refused, Err(Error::NodeDead));
+        let ready = Event {
+            tag: 3,
+            why: Woken::Ready,
+        };
+        assert_eq!(hears::<MockX86>(rig, m, scheduler), Some(ready));
+        Ok(None)
+    });
 }

@@ -18,17 +18,19 @@ use dyad_shm::superblock::activity;
 
 use super::fp_tests::swap;
 use super::ktests::{joined, passes};
-use super::pass_time;
 use super::{
     ARGUMENTS, Did, Left, Machine, MockA64, MockX86, PC, RESULTS, SP, THREAD_POINTER, World, result,
 };
+use super::{crash, pass_time};
 use crate::ktest::rig::{self, Rig};
 use crate::ktest::{Outcome, run_here, spaces};
 use crate::syscall::entry;
 use dyad_machine::Platform;
 use dyad_machine::platform::{FaultKind, UserFault};
 use dyad_machine::{console, inbox};
+use dyad_object::find;
 use dyad_object::thread::{State, Thread, begun};
+use dyad_object::time::Budgets;
 
 pub(super) const ENTRY: u64 = 0x4100_0000;
 pub(super) const SERVICE: u64 = 0x4200_2000;
@@ -467,4 +469,40 @@ fn senders_ring_no_doorbell_while_an_interrupt_is_served<P: Platform>() {
 fn senders_ring_no_doorbell_while_interrupts_are_served() {
     senders_ring_no_doorbell_while_an_interrupt_is_served::<MockX86>();
     senders_ring_no_doorbell_while_an_interrupt_is_served::<MockA64>();
+}
+
+/// Another CPU takes the thread between any two steps of a dispatch on a budget: the dispatch that comes too late costs
+/// nothing.
+#[test]
+fn a_dispatch_that_comes_too_late_costs_nothing() {
+    const ALL: u64 = 70_000;
+    let (mut late, mut more) = (0, true);
+    for steps in 0.. {
+        solo::<MockX86>(|rig, m| {
+            let (time, object) = rig.new_cap(ObjectKind::Time)?;
+            let budgets: &'static Budgets = find(m.node(), object, Budgets::KIND)?;
+            budgets.left[0].store(ALL, Ordering::Relaxed);
+            let (cap, t) = thread(rig, None, 3);
+            let words = m.node().words;
+            let take = move || {
+                let ready = t.owner(words).filter(|o| o.state == State::Ready);
+                if let Some(owner) = ready {
+                    assert!(t.change(words, owner, owner.with(State::Stopped)));
+                }
+            };
+            more = crash::between(steps, take, || {
+                m.call::<MockX86>(me(rig), op(cap, DISPATCH), &[0, time.get().into()]);
+            });
+            if t.owner(words).map(|o| o.state) == Some(State::Stopped) {
+                assert_eq!(result::<MockX86>(me(rig)).0, Error::NotReady.code());
+                assert_eq!(budgets.left[0].load(Ordering::Relaxed), ALL, "step {steps}");
+                late += 1;
+            }
+            Ok(None)
+        });
+        if !more {
+            break;
+        }
+    }
+    assert!(late > 3, "only {late} steps before it has the thread");
 }

@@ -20,6 +20,7 @@ use dyad_core::syscall::ops;
 use dyad_object::component::{Component, Entry};
 use dyad_object::endpoint::{Endpoints, Line};
 use dyad_object::thread::{Owner, State, Thread, begun, info};
+use dyad_object::time::INHERITED;
 use dyad_object::{find, ids};
 
 const PC: usize = 8;
@@ -120,11 +121,14 @@ fn a_thread_that_had_crossed_returns_with_an_error_where_it_came_from() {
     c.push(&s, c.component, 0x5000, Some(2));
     c.push(&s, c.service, 0x6000, None);
     c.thread(&s).component.store(c.service.bits(), RELAXED);
+    // Its dispatcher there had given it time.
+    c.thread(&s).budget.store(INHERITED, RELAXED);
     c.own(&s, State::Running, 1);
     s.dies(1);
     s.recover(0);
     let (t, o) = (c.thread(&s), c.owner(&s));
     assert_eq!((o.state, o.node), (State::Ready, node(2)));
+    assert_eq!(t.budget.load(RELAXED), 0, "it is on no budget of that node");
     assert_eq!(t.depth.load(RELAXED), 0);
     assert_eq!(pc(t, Isa::X86_64), 0x5000);
     assert_eq!(result::<MockX86>(t).0, Error::NodeDead.code());
