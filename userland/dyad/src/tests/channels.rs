@@ -53,6 +53,49 @@ fn channels_of_threads_lose_nothing_and_end() {
     assert_eq!(code_of!(main), 0);
 }
 
+/// Who waits at a channel is woken when the other end goes. A thread that is not woken goes on when its patience is at an
+/// end: the quickest of several rounds tells the two apart.
+#[test]
+fn the_end_of_a_channel_wakes_all_who_wait_there() {
+    async fn main() -> Result<()> {
+        use std::time::Instant;
+        // The others are about to sleep, or sleep.
+        let nap = || std::thread::sleep(Duration::from_millis(30));
+        let (mut received, mut sent) = (Duration::MAX, Duration::MAX);
+        for _ in 0..5 {
+            let (send, receive) = mpsc::channel::<u8>();
+            let sender = thread::spawn_on(id(1), move || {
+                nap();
+                let begin = Instant::now();
+                drop(send);
+                begin
+            })?;
+            assert_eq!(receive.recv(), Err(RecvError::Disconnected));
+            let end = Instant::now();
+            received = received.min(end.saturating_duration_since(sender.join()?));
+
+            let (send, receive) = mpsc::sync_channel(1);
+            send.send(0).unwrap();
+            let senders = [send.clone(), send]
+                .map(|send| thread::spawn_on(id(0), move || (send.send(1), Instant::now())));
+            nap();
+            let begin = Instant::now();
+            drop(receive);
+            let mut longest = Duration::ZERO;
+            for sender in senders {
+                let (refused, end) = sender?.join()?;
+                assert_eq!(refused, Err(SendError(1)));
+                longest = longest.max(end.saturating_duration_since(begin));
+            }
+            sent = sent.min(longest);
+        }
+        let soon = Duration::from_millis(100);
+        assert!(received < soon && sent < soon, "{received:?}, {sent:?}");
+        Ok(())
+    }
+    assert_eq!(code_of!(main), 0);
+}
+
 #[test]
 fn a_channel_says_that_its_sender_was_lost() {
     async fn main() -> Result<()> {
