@@ -472,7 +472,7 @@ fn senders_ring_no_doorbell_while_interrupts_are_served() {
 }
 
 /// Another CPU takes the thread between any two steps of a dispatch on a budget: the dispatch that comes too late costs
-/// nothing.
+/// nothing. One that comes in time takes off the budget what the thread may run.
 #[test]
 fn a_dispatch_that_comes_too_late_costs_nothing() {
     const ALL: u64 = 70_000;
@@ -493,10 +493,13 @@ fn a_dispatch_that_comes_too_late_costs_nothing() {
             more = crash::between(steps, take, || {
                 m.call::<MockX86>(me(rig), op(cap, DISPATCH), &[0, time.get().into()]);
             });
+            let left = budgets.left[0].load(Ordering::Relaxed);
             if t.owner(words).map(|o| o.state) == Some(State::Stopped) {
                 assert_eq!(result::<MockX86>(me(rig)).0, Error::NotReady.code());
-                assert_eq!(budgets.left[0].load(Ordering::Relaxed), ALL, "step {steps}");
+                assert_eq!(left, ALL, "step {steps}");
                 late += 1;
+            } else {
+                assert_eq!(left, 0, "it runs on no budget");
             }
             Ok(None)
         });
@@ -505,4 +508,22 @@ fn a_dispatch_that_comes_too_late_costs_nothing() {
         }
     }
     assert!(late > 3, "only {late} steps before it has the thread");
+}
+
+/// The first dispatch of a thread takes the slow path, later ones the fast path, which leaves budgets to the slow one.
+#[test]
+fn later_dispatches_are_on_budgets_as_well() {
+    solo::<MockX86>(|rig, m| {
+        let (time, object) = rig.new_cap(ObjectKind::Time)?;
+        let budgets: &'static Budgets = find(m.node(), object, Budgets::KIND)?;
+        budgets.left[0].store(70_000, Ordering::Relaxed);
+        let (cap, _) = thread(rig, None, 3);
+        for _ in 0..3 {
+            assert_eq!(dispatch::<MockX86>(rig, m, cap, 1), Left::User(ENTRY));
+            assert!(matches!(interrupt::<MockX86>(m), Left::User(_)));
+        }
+        m.call::<MockX86>(me(rig), op(cap, DISPATCH), &[0, time.get().into()]);
+        assert_eq!(budgets.left[0].load(Ordering::Relaxed), 0);
+        Ok(None)
+    });
 }
