@@ -547,7 +547,8 @@ fn parts() -> u32 {
     size(1, 4, 60)
 }
 
-/// All pairs, in both roles, at each moment, and in parts. Between looks, and in parts, in the quick form only some of them.
+/// All pairs, in both roles, at each moment, and in parts. In the quick form, but for fast paths, each pair in one role, and a
+/// third of them between looks and in parts.
 #[test]
 fn any_two_operations_leave_all_tables_in_agreement() {
     let next = AtomicUsize::new(0);
@@ -559,9 +560,12 @@ fn any_two_operations_leave_all_tables_in_agreement() {
                 return;
             };
             for (i, &other) in ACTS.iter().enumerate() {
-                let looks = Tier::now() != Tier::Quick
-                    || one.0.contains("fast path")
-                    || (which + i).is_multiple_of(3);
+                let quick = Tier::now() == Tier::Quick && !one.0.contains("fast path");
+                // Each pair in one role.
+                if quick && i != which && (i < which) == (which + i).is_multiple_of(2) {
+                    continue;
+                }
+                let looks = !quick || (which + i).is_multiple_of(3);
                 let (n, steps) = against(one, other, looks);
                 moments.fetch_add(n, Ordering::Relaxed);
                 let mut seed = (i as u32 + 1).wrapping_mul(n + 1);
@@ -586,7 +590,7 @@ fn any_two_operations_leave_all_tables_in_agreement() {
     let moments = moments.into_inner();
     std::println!("{moments} moments");
     assert!(
-        moments as usize > 6 * ACTS.len() * ACTS.len(),
+        moments as usize > size(3, 6, 6) * ACTS.len() * ACTS.len(),
         "hardly anything has happened"
     );
 }

@@ -1,8 +1,8 @@
 //! The gallery (`tests/programs/gallery`): programs on widely used crates print on a pair what they print on the host, byte for
 //! byte, while they move below the crates' frames.
 //!
-//! One trial for each program and order of nodes. The tier `quick` has one program in both orders, the tier `full` some others
-//! in one of the orders, in turn, and the tier `long` all: for who changes the pipeline, or the runtime of programs.
+//! One trial for each program and order of nodes. The tier `full` has some programs in one of the orders, in turn, and the
+//! tier `long` all: for who changes the pipeline, or the runtime of programs.
 
 use dyad_abi::Isa;
 use dyad_launcher::launch::Quiet;
@@ -12,11 +12,9 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::times;
 
-/// The programs of the tier `quick`.
-const QUICK: [&str; 1] = ["serde-json"];
 /// The programs of the tier `full`: together they move in closures, iterators, callbacks of traits and `Drop`, with floating
 /// point, integers of 128 bits and state machines below. The others resemble one of these, or build for minutes.
-const FULL: [&str; 8] = [
+const FULL: [&str; 9] = [
     "aes",
     "chrono",
     "hashbrown",
@@ -24,6 +22,7 @@ const FULL: [&str; 8] = [
     "nom",
     "num-bigint",
     "postcard",
+    "serde-json",
     "smoltcp",
 ];
 
@@ -37,11 +36,9 @@ pub fn trials() -> Vec<Trial> {
         }
     };
     let all = programs.into_iter().enumerate().flat_map(|(n, program)| {
-        let is = |names: &[&str]| names.contains(&program.name.as_str());
-        let (is_quick, is_full) = (is(&QUICK), is(&FULL));
+        let is_full = FULL.contains(&program.name.as_str());
         ORDERS.map(move |nodes| {
             let tiers = match nodes == ORDERS[n % ORDERS.len()] {
-                _ if is_quick => Tiers::QUICK.and(Tiers::LONG),
                 true if is_full => Tiers::FULL.and(Tiers::LONG),
                 _ => Tiers::LONG,
             };

@@ -15,11 +15,12 @@ use crate::dead_answer::{self, Row};
 use crate::times;
 
 /// Programs that the tier `full` runs: others of the tier `quick` are of the same kind.
-const FULL: [&str; 11] = [
+const FULL: [&str; 13] = [
     "back-ends",
     "bench",
     "blocks",
     "emulate-begin",
+    "emulate-tasks",
     "emulate-threads",
     "flood",
     "migrate-threads",
@@ -27,6 +28,7 @@ const FULL: [&str; 11] = [
     "sim-sharing",
     "sim-windows",
     "std-pieces",
+    "victim",
 ];
 
 /// How long a run may take, on a slow and busy host.

@@ -22,7 +22,9 @@ const CORE_ENDS: &str = "<!-- The core ends here. -->";
 fn the_tutorial_runs_as_written() {
     match Tier::now() {
         Tier::Full => whole(),
-        Tier::Quick | Tier::Long => core(),
+        Tier::Long => core(),
+        // `new` builds and runs a program as well.
+        Tier::Quick => {}
     }
 }
 
