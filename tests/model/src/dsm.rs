@@ -110,6 +110,10 @@ impl Port for Recorder<'_> {
         let sent = |a: &&Do| matches!(a, Do::Send { to: t, .. } if *t == to);
         self.rings[to.index()].len() + self.todo.iter().filter(sent).count() < self.ring
     }
+    fn not_resumed(&self, _: u64) -> u64 {
+        // How long a page stays is no matter of this model: orders come at any time.
+        0
+    }
     fn act(&mut self, action: Do) {
         self.todo.push(action);
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::record::EXIT_FAILED;
+use dyad_abi::service::peer::Kernels;
 use dyad_launcher::config::RunConfig;
 use dyad_launcher::launch::{Check, RunReport};
 use dyad_tier::Tiers;
@@ -57,30 +58,57 @@ pub fn trials() -> Vec<Trial> {
             calls(&[Aarch64, X86_64], 2, "--calls 4000 --seed 2")
         }),
     ];
-    for (name, nodes, cpus) in [
-        ("services_refuse_what_is_not_granted", PAIR, 1),
-        ("services_refuse_in_the_other_order", REVERSED, 2),
+    for (name, nodes, cpus, kernels) in [
+        (
+            "services_refuse_what_is_not_granted",
+            PAIR,
+            1,
+            Kernels::Fused,
+        ),
+        (
+            "services_refuse_in_the_other_order",
+            REVERSED,
+            2,
+            Kernels::Fused,
+        ),
+        (
+            "peers_refuse_what_is_not_granted",
+            PAIR,
+            1,
+            Kernels::Multiple,
+        ),
+        (
+            "peers_refuse_in_the_other_order",
+            REVERSED,
+            1,
+            Kernels::Multiple,
+        ),
     ] {
-        let f = move || services(nodes, cpus);
+        let f = move || services(nodes, cpus, kernels);
         trials.push(times::test(Tiers::FULL, format!("abuse::{name}"), f));
     }
     for (fault, says) in FAULTS {
         let name = format!("abuse::{}_ends_the_program_only", fault.replace('-', "_"));
         trials.push(times::test(Tiers::FULL, name, move || {
-            Isa::ALL
-                .into_iter()
-                .try_for_each(|on| ends(fault, says, on))
+            let kernels = [Kernels::Fused, Kernels::Multiple];
+            let all = kernels.into_iter().flat_map(|k| Isa::ALL.map(|on| (k, on)));
+            all.into_iter()
+                .try_for_each(|(kernels, on)| ends(fault, says, on, kernels))
         }));
     }
     trials
 }
 
-fn run(nodes: &[Isa], cpus: usize, args: &str) -> (RunReport, String) {
+fn run(nodes: &[Isa], cpus: usize, kernels: Kernels, args: &str) -> (RunReport, String) {
     let config = RunConfig {
+        kernels,
         nodes: nodes.to_vec(),
         cpus,
-        // Small, so that memory is soon exhausted.
-        mem_local: 32 << 20,
+        // Small, so that memory is soon exhausted; a peer needs some for each process.
+        mem_local: match kernels {
+            Kernels::Fused => 32 << 20,
+            Kernels::Multiple => 256 << 20,
+        },
         work: console::app("abuse", args),
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()
@@ -89,7 +117,7 @@ fn run(nodes: &[Isa], cpus: usize, args: &str) -> (RunReport, String) {
 }
 
 fn calls(nodes: &[Isa], cpus: usize, args: &str) -> Result<(), Failed> {
-    let (report, text) = run(nodes, cpus, args);
+    let (report, text) = run(nodes, cpus, Kernels::Fused, args);
     match report.failure() {
         Some(why) => because(&text, why),
         None => Ok(()),
@@ -97,8 +125,8 @@ fn calls(nodes: &[Isa], cpus: usize, args: &str) -> Result<(), Failed> {
 }
 
 /// Every attack on a service must have been tried, on both ISAs, and the services answer after each.
-fn services(nodes: &[Isa], cpus: usize) -> Result<(), Failed> {
-    let (report, text) = run(nodes, cpus, "--services yes");
+fn services(nodes: &[Isa], cpus: usize, kernels: Kernels) -> Result<(), Failed> {
+    let (report, text) = run(nodes, cpus, kernels, "--services yes");
     if let Some(why) = report.failure() {
         return because(&text, why);
     }
@@ -109,8 +137,9 @@ fn services(nodes: &[Isa], cpus: usize) -> Result<(), Failed> {
     }
 }
 
-fn ends(fault: &str, says: &[&str], on: Isa) -> Result<(), Failed> {
-    let (report, text) = run(&[X86_64, Aarch64], 1, &format!("--fault {fault} --on {on}"));
+fn ends(fault: &str, says: &[&str], on: Isa, kernels: Kernels) -> Result<(), Failed> {
+    let args = format!("--fault {fault} --on {on}");
+    let (report, text) = run(PAIR, 1, kernels, &args);
     if !text.contains(&format!("committing {fault} on {on}")) {
         return because(&text, "the fault was not committed");
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!   handler: words, state ASKED, bit of POSTED, tells the actor, waits at its line
 //!   actor:   takes the bits; later: answer, state ANSWERED, wakes the line
-//!   handler: reads the answer
+//!   handler: reads the answer, state TAKEN
 //! ```
 //!
 //! | step | order | pairs with |
@@ -73,6 +73,7 @@ pub const ANSWER: usize = 4;
 
 const ASKED: u64 = 1;
 const ANSWERED: u64 = 2;
+const TAKEN: u64 = 3;
 
 struct Slot<W> {
     state: W,
@@ -158,9 +159,9 @@ impl<const N: usize, W: Word> Slots<N, W> {
             }
             lines.wait(n)?;
         }
-        Ok(core::array::from_fn(|i| {
-            own.answer[i].load(Ordering::Relaxed)
-        }))
+        let answer = core::array::from_fn(|i| own.answer[i].load(Ordering::Relaxed));
+        own.state.store(TAKEN, Ordering::Relaxed);
+        Ok(answer)
     }
 
     /// Threads that have asked since the last call, by bit. For the actor.
@@ -180,6 +181,16 @@ impl<const N: usize, W: Word> Slots<N, W> {
     pub fn waits(&self, n: u64) -> bool {
         let asked = self.slot(n);
         asked.is_some_and(|s| s.state.load(Ordering::Relaxed) == ASKED)
+    }
+
+    /// Those of these threads, by bit, that have been answered and have not run since.
+    pub fn not_resumed(&self, threads: u64) -> u64 {
+        let answered = |n: &u64| {
+            let slot = self.slot(*n);
+            slot.is_some_and(|s| s.state.load(Ordering::Relaxed) == ANSWERED)
+        };
+        let all = (0..64).filter(|n| threads >> n & 1 != 0).filter(answered);
+        all.fold(0, |bits, n| bits | 1 << n)
     }
 
     /// What thread `n` has asked. For the actor, once [`posted`](Slots::posted) has told of it.

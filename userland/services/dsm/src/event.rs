@@ -89,6 +89,8 @@ pub enum Outcome {
 pub trait Port {
     /// Whether the ring to a node has room for one more message, beside those that this step has sent.
     fn has_room(&self, to: NodeId) -> bool;
+    /// Those of these threads, by bit, that have been woken and have not run since.
+    fn not_resumed(&self, threads: u64) -> u64;
     /// Takes down an action, or executes it.
     fn act(&mut self, action: Action);
 }

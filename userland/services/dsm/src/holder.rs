@@ -4,7 +4,7 @@ use dyad_abi::NodeId;
 
 use crate::event::{Action, Outcome, Port, Refusal, Source};
 use crate::ids::{Access, NodeSet, Page, Range, Right, Seq, ThreadNo, Time};
-use crate::node::{Dsm, HOLD_NS, Instruction, LONG_HOLD_NS};
+use crate::node::{Dsm, HOLD_NS, Instruction, LONG_HOLD_NS, WOKEN_NS};
 use crate::record::{Order, Pend, Record};
 use crate::weakening::Weakening;
 use crate::wire::{Body, Cause, Grant};
@@ -161,6 +161,8 @@ impl<
         record.long_until = Time(0);
         record.hold_until = if no_hold { now } else { now.after(HOLD_NS) };
         let (threads, outcome) = (core::mem::take(&mut record.waiters), Outcome::Retry);
+        record.woken = threads;
+        record.woken_until = now.after(WOKEN_NS);
         self.complete(now, page, threads);
         port.act(Action::Wake { threads, outcome });
         Ok(())
@@ -242,8 +244,7 @@ impl<
             }
             _ => return Err(Refusal::Role),
         };
-        let me = self.me;
-        let for_all = self.lacks(Weakening::LongHoldForAll);
+        let (me, rules) = (self.me, self.rules);
         let forget = self.lacks(Weakening::DeferredForgotten);
         let record = match self.table.get_mut(page) {
             Some(record) if record.right != Right::None => record,
@@ -257,8 +258,7 @@ impl<
         if record.deferred.is_some() {
             return Err(Refusal::SecondOrder);
         }
-        let until = record.held_for(&order, me, for_all);
-        if now < until {
+        if let Some(until) = record.waits_until(now, &order, me, rules, port) {
             if !forget {
                 record.deferred = Some(order);
             }
@@ -309,8 +309,7 @@ impl<
 
     /// H8: a hold may be over.
     pub(crate) fn expired(&mut self, now: Time, page: Page, port: &mut impl Port) {
-        let me = self.me;
-        let for_all = self.lacks(Weakening::LongHoldForAll);
+        let (me, rules) = (self.me, self.rules);
         let Some(record) = self.table.get_mut(page) else {
             return;
         };
@@ -320,11 +319,9 @@ impl<
             }
         }
         let Some(order) = record.deferred else { return };
-        let until = record.held_for(&order, me, for_all);
-        if now < until {
-            port.act(Action::Defer { page, until });
-        } else {
-            self.obey(page, order, port);
+        match record.waits_until(now, &order, me, rules, port) {
+            Some(until) => port.act(Action::Defer { page, until }),
+            None => self.obey(page, order, port),
         }
     }
 

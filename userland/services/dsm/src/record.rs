@@ -2,9 +2,12 @@
 
 use dyad_abi::NodeId;
 
+use crate::event::Port;
 use crate::ids::{Access, NodeSet, Right, Seq, Time, Txn};
 use crate::list::List;
+use crate::node::LOOK_NS;
 use crate::table::Item;
+use crate::weakening::{Rules, Weakening};
 
 /// Who has copies of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -97,6 +100,10 @@ pub struct Record<const NODES: usize> {
     pub deferred: Option<Order>,
     /// No node gets the page before.
     pub hold_until: Time,
+    /// Threads that the last grant has woken, which have perhaps not run since.
+    pub woken: u64,
+    /// Until when that is reason enough to keep the page.
+    pub woken_until: Time,
     /// No node whose instruction waits for less time than the one here gets it before.
     pub long_until: Time,
     /// Since when the instruction waits for which the page is held long.
@@ -118,6 +125,8 @@ impl<const NODES: usize> Item for Record<NODES> {
         waiters: 0,
         deferred: None,
         hold_until: Time(0),
+        woken: 0,
+        woken_until: Time(0),
         long_until: Time(0),
         long_since: Time(0),
         copies: Copies::Untouched,
@@ -127,6 +136,25 @@ impl<const NODES: usize> Item for Record<NODES> {
 }
 
 impl<const NODES: usize> Record<NODES> {
+    /// The time at which an order that waits here is looked at again; `None`: it does not wait.
+    pub(crate) fn waits_until(
+        &mut self,
+        now: Time,
+        order: &Order,
+        me: NodeId,
+        rules: Rules,
+        port: &impl Port,
+    ) -> Option<Time> {
+        let until = self.held_for(order, me, rules.lacks(Weakening::LongHoldForAll));
+        if now < until {
+            return Some(until);
+        }
+        self.woken = port.not_resumed(self.woken);
+        let waits = self.woken != 0 && now < self.woken_until;
+        let heeds = !rules.lacks(Weakening::WokenNotHeeded);
+        (waits && heeds).then(|| now.after(LOOK_NS))
+    }
+
     /// The time until which an order waits here, on node `me`.
     pub(crate) fn held_for(&self, order: &Order, me: NodeId, long_for_all: bool) -> Time {
         // Two nodes with two pages each could wait for each other. So the older instruction gets both. A later

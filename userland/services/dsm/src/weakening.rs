@@ -29,6 +29,8 @@ pub enum Weakening {
     FullRingBlocks,
     /// Messages of an earlier life of a node count.
     IncarnationIgnored,
+    /// A page is taken away although the thread that it was granted to has not run yet.
+    WokenNotHeeded,
     /// An order during a hold is obeyed later, and forgotten.
     DeferredForgotten,
     /// An older instruction is kept waiting by the long hold too.

@@ -359,6 +359,7 @@ impl Actor {
                 kind::TEXT => self.text_has_come(link, &record),
                 kind::PREPARE => self.asked_to_prepare(node, record.head[1]),
                 kind::READY => self.is_ready(node, record.head[1]),
+                kind::ENDED => self.threads.has_ended(record.head[1]),
                 _ => self.refuse(),
             }
             self.outside.incoming = None;
@@ -457,17 +458,13 @@ impl Actor {
                     Ok(0)
                 }
                 Ok(None) => self.request(a, b, c),
+                // It has ended: nobody waits.
+                Err(_) if what == service::ask::WAKE && a < MAX_PROGRAM_THREADS => Ok(0),
                 Err(e) => Err(e),
             },
-            service::ask::START if self.starts_here(b) => return self.start(asker, a),
+            service::ask::BEGIN if self.here != ORIGIN => return self.begin_when_ready(asker, a),
             _ if self.here != ORIGIN => return self.pass_on(ORIGIN, asker, [what, a, b, c]),
-            service::ask::START => match self.node_of(b) {
-                Ok(node) => {
-                    self.threads.has_gone(a, node);
-                    return self.pass_on(node, asker, [what, a, b, c]);
-                }
-                Err(e) => Err(e),
-            },
+            service::ask::START => return self.start(asker, a, b),
             service::ask::MAP => self.map(a),
             service::ask::UNMAP => match self.unmap(asker, a, b) {
                 Ok(()) => return,

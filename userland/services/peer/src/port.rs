@@ -15,7 +15,8 @@ use dyad_services::rt;
 
 use crate::links::{COMES_AT, Link, Transit};
 use crate::memory::{Frames, PAGE_WORDS};
-use crate::{parts, slots};
+use crate::parts;
+use crate::slots::{self, SLOTS};
 
 /// Nodes of a group.
 pub const NODES: usize = 2;
@@ -47,6 +48,8 @@ pub mod kind {
     pub const PREPARE: u64 = 7;
     /// It has begun: number.
     pub const READY: u64 = 8;
+    /// To the origin: a thread has ended: number.
+    pub const ENDED: u64 = 9;
     /// Text for the console: number, operation, offset, length; the text.
     pub const TEXT: u64 = 6;
 }
@@ -302,6 +305,10 @@ impl Port for Outside {
             let room = link.sender.borrow_mut().has_room(&link.out, PAGE_LINES);
             room.unwrap_or(false)
         })
+    }
+
+    fn not_resumed(&self, threads: u64) -> u64 {
+        SLOTS.not_resumed(threads)
     }
 
     fn act(&mut self, action: Action) {

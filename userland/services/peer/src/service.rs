@@ -10,8 +10,8 @@ use dyad_abi::service::{
     CONSOLE_BUFFER, CONSOLE_THREADS, pager, process, program, slot, thread_id, thread_of_id,
 };
 use dyad_abi::user::{
-    DATA_STACKS_BASE, FAULT_NO_MEMORY, PAGE_SIZE, Tcb, data_stack, stack_slot, tcb_address,
-    thread_at,
+    DATA_STACKS_BASE, FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT, PAGE_SIZE, Tcb, data_stack, stack_slot,
+    tcb_address, thread_at,
 };
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_services::rt::{self, Call};
@@ -50,6 +50,8 @@ pub mod ask {
     pub const FUTEX_WAKE: u64 = 10;
     /// `(operation, offset, length)`.
     pub const CONSOLE: u64 = 11;
+    /// `(n)`, from the origin: the thread begins on this node.
+    pub const BEGIN: u64 = 12;
     /// Operations of the pager have this number and theirs.
     pub const FIRST_OF_PAGER: u64 = 16;
     /// `(length)`.
@@ -172,7 +174,8 @@ fn fault(here: NodeId, n: u64, call: &Call) -> [u64; 4] {
     }
     let more = match told {
         told::RETRY => return [0; 4],
-        told::NO_MEMORY => FAULT_NO_MEMORY,
+        // Frames of a process are its node's.
+        told::NO_MEMORY => FAULT_NO_MEMORY | (here.index() as u64 + 1) << FAULT_SUPPLY_SHIFT,
         _ => 0,
     };
     if !SLOTS.has_ended() {
@@ -191,6 +194,8 @@ fn paging(here: NodeId, n: u64, call: &Call) -> Result<u64> {
         // Pages of a group have no home.
         pager::MAP_ANON if b != 0 => return Err(Error::Denied),
         pager::MAP_ANON | pager::UNMAP => {}
+        // Init alone may do that.
+        pager::END => return Err(Error::Denied),
         _ => return Err(Error::BadArgument),
     }
     value(slots::ask(
@@ -211,8 +216,8 @@ fn value(answer: Result<[u64; 4]>) -> Result<u64> {
 
 fn process(here: NodeId, n: u64, call: &Call) -> [u64; 4] {
     let [what, a, b, c] = call.words;
-    let asked = match what & 0xff {
-        process::MOVE => slots::ask(here, n, [ask::MOVE, what >> 8, a, b, c]),
+    let asked = match what {
+        _ if what & 0xff == process::MOVE => slots::ask(here, n, [ask::MOVE, what >> 8, a, b, c]),
         process::ARRIVED => slots::ask(here, n, [ask::ARRIVED, 0, 0, 0, 0]),
         process::EXIT => {
             let refused = INIT.request([process::EXIT, a, 0, 0]);
@@ -225,7 +230,10 @@ fn process(here: NodeId, n: u64, call: &Call) -> [u64; 4] {
         process::FUTEX_BEGIN => slots::ask(here, n, [ask::FUTEX_BEGIN, a, 0, 0, 0]),
         process::FUTEX_END => slots::ask(here, n, [ask::FUTEX_END, a, 0, 0, 0]),
         process::FUTEX_WAKE => slots::ask(here, n, [ask::FUTEX_WAKE, a, b, 0, 0]),
-        _ => Err(Error::Denied),
+        // What init does for peers alone, or not for a group.
+        process::MEMORY_STATE | process::EMULATE => Err(Error::Denied),
+        _ if matches!(what & 0xff, process::FAULTED | process::MEMORY) => Err(Error::Denied),
+        _ => Err(Error::BadArgument),
     };
     asked.unwrap_or_else(|e| rt::words(Err(e)))
 }

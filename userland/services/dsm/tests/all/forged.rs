@@ -95,6 +95,7 @@ fn run(me: usize, inputs: Vec<Input>) {
     let mut log = Log {
         actions: Vec::new(),
         room: [100; 3],
+        not_resumed: 0,
     };
     let mut refused = 0;
     for (i, input) in inputs.into_iter().enumerate() {

@@ -57,12 +57,16 @@ pub fn config(me: usize, weakening: Option<Weakening>) -> Config {
 pub struct Log {
     pub actions: Vec<Action>,
     pub room: [usize; NODES],
+    pub not_resumed: u64,
 }
 
 impl Port for Log {
     fn has_room(&self, to: NodeId) -> bool {
         let sent = |a: &&Action| matches!(a, Action::Send { to: t, .. } if *t == to);
         self.actions.iter().filter(sent).count() < self.room[to.index()]
+    }
+    fn not_resumed(&self, threads: u64) -> u64 {
+        threads & self.not_resumed
     }
     fn act(&mut self, action: Action) {
         self.actions.push(action);
@@ -76,6 +80,8 @@ pub struct Group {
     pub now: u64,
     /// Messages that a ring has room for.
     pub ring: usize,
+    /// By node: threads that have been woken and have not run since.
+    pub not_resumed: [u64; NODES],
 }
 
 impl Group {
@@ -86,6 +92,7 @@ impl Group {
             rings: Default::default(),
             now: 0,
             ring: 1_000,
+            not_resumed: [0; NODES],
         };
         let range = range(0, 16);
         group.event(0, Event::Map { range }).unwrap();
@@ -96,7 +103,12 @@ impl Group {
     pub fn event(&mut self, n: usize, event: Event) -> Result<Vec<Action>, Refusal> {
         let room = [0, 1, 2].map(|to| self.ring - self.rings[n][to].len().min(self.ring));
         let actions = Vec::new();
-        let mut log = Log { actions, room };
+        let not_resumed = self.not_resumed[n];
+        let mut log = Log {
+            actions,
+            room,
+            not_resumed,
+        };
         let done = self.nodes[n].step(Time(self.now), event, &mut log);
         for action in &log.actions {
             if let Action::Send { to, message } = *action {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dyad_dsm::{Access, Action, Event, Outcome, Right, Weakening};
+use dyad_dsm::{Access, Action, Event, LOOK_NS, Outcome, Right, WOKEN_NS, Weakening};
 use dyad_tier::size;
 
 use crate::group::{Group, fault_at, node, page};
@@ -28,6 +28,8 @@ struct World {
     /// The pages that the instruction of each node's thread writes.
     pages: [Vec<u64>; 3],
     resume: [u64; 3],
+    /// The nodes know which threads have not run since they were woken.
+    knows: bool,
 }
 
 impl World {
@@ -40,6 +42,7 @@ impl World {
             done: [0; 3],
             pages,
             resume,
+            knows: false,
         };
         for n in 0..3 {
             if !world.pages[n].is_empty() {
@@ -62,8 +65,11 @@ impl World {
                 Action::Defer { page, until } => {
                     self.at(until.0, Then::Expire(n, page.number()));
                 }
-                Action::Wake { outcome, .. } => {
+                Action::Wake { outcome, threads } => {
                     assert_eq!(outcome, Outcome::Retry);
+                    if self.knows {
+                        self.group.not_resumed[n] |= threads;
+                    }
                     self.at(now + self.resume[n], Then::Run(n));
                 }
                 _ => {}
@@ -85,6 +91,7 @@ impl World {
                 }
                 Then::Expire(n, p) => self.event(n, Event::Expired { page: page(p) }),
                 Then::Run(n) => {
+                    self.group.not_resumed[n] = 0;
                     let has = |p: &&u64| self.group.nodes[n].right(page(**p)) == Right::Write;
                     match self.pages[n].iter().find(|p| !has(p)) {
                         None => {
@@ -140,6 +147,44 @@ fn two_nodes_take_two_messages_for_each_fault() {
 fn without_a_hold_writers_starve() {
     let done = writers(Some(Weakening::NoHold), 1, 2).done;
     assert!(done[1] < 10 || done[2] < 10, "{done:?}");
+}
+
+/// Two writers that run long after they have been woken: other threads of their CPUs come first.
+fn slow_writers(weakening: Option<Weakening>) -> [u64; 3] {
+    let pages = [vec![1], vec![1], vec![]];
+    let mut world = World::new(weakening, pages, [400_000, 300_000, 0]);
+    world.knows = true;
+    world.run(duration());
+    world.done
+}
+
+#[test]
+fn writers_progress_that_run_long_after_they_have_been_woken() {
+    let done = slow_writers(None);
+    let least = duration() / 2_000_000;
+    assert!(done[0] > least && done[1] > least, "{done:?}");
+    let done = slow_writers(Some(Weakening::WokenNotHeeded));
+    assert!(done[0] < 3 || done[1] < 3, "{done:?}");
+}
+
+/// Who never runs again keeps the page for some slices only.
+#[test]
+fn a_thread_that_does_not_run_keeps_no_page_for_ever() {
+    let mut g = Group::new(None);
+    g.event(1, fault_at(0, 3, Access::Write, 0x1000)).unwrap();
+    g.deliver(1, 0).unwrap();
+    g.deliver(0, 1).unwrap();
+    g.not_resumed[1] = 1;
+    g.event(0, fault_at(0, 3, Access::Write, 0x1000)).unwrap();
+    g.deliver(0, 1).unwrap();
+    while let Some(Action::Defer { until, .. }) =
+        (g.event(1, Event::Expired { page: page(3) }).unwrap()).first()
+    {
+        assert!(until.0 > g.now && until.0 <= WOKEN_NS + LOOK_NS);
+        g.now = until.0;
+    }
+    assert!(g.now >= WOKEN_NS);
+    assert_eq!(g.nodes[1].right(page(3)), Right::None);
 }
 
 /// Two nodes whose instruction needs two pages each, in opposite order, with a slow wake.

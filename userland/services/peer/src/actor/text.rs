@@ -14,20 +14,19 @@ use super::{Actor, Asker, Vec};
 use crate::port::{kind, tag};
 use crate::service::{BUFFER_WORDS, console_buffer};
 
-/// The bytes that an operation of the console is about, within one buffer.
+/// The bytes that an operation of the console is about, within one buffer. Refused as the console refuses it.
 fn text_len(what: u64, offset: u64, len: u64) -> Result<u64> {
     let len = match what {
+        console::WRITE if len > PAGE_SIZE => return Err(Error::TooLarge),
         console::WRITE => len,
         console::REPORT => size_of::<ReportText>() as u64,
+        console::END => return Err(Error::Denied),
         _ => return Err(Error::BadArgument),
     };
-    let is_in_one = offset % PAGE_SIZE + len.min(PAGE_SIZE + 1) <= PAGE_SIZE;
-    if !offset.is_multiple_of(8) || offset >= CONSOLE_THREADS * PAGE_SIZE {
-        return Err(Error::BadArgument);
-    }
-    match is_in_one {
+    let is_inside = offset < CONSOLE_THREADS * PAGE_SIZE && offset % PAGE_SIZE + len <= PAGE_SIZE;
+    match is_inside && offset.is_multiple_of(8) {
         true => Ok(len),
-        false => Err(Error::TooLarge),
+        false => Err(Error::BadArgument),
     }
 }
 

@@ -42,8 +42,6 @@ struct One {
     arrived: Option<Box<(Going, Block)>>,
     /// Where it has gone from here.
     gone: Option<NodeId>,
-    /// Who waits until it has ended and begins again.
-    starter: Option<Asker>,
     /// Nodes whose kernel thread of this number has begun, by bit. Where a thread begins, the others are asked first: a
     /// thread that goes there lays out its frames on the stack on which that begins.
     ready: u64,
@@ -60,7 +58,6 @@ impl One {
         begins: false,
         arrived: None,
         gone: None,
-        starter: None,
         ready: 0,
         asked_by: None,
         waits_for_others: None,
@@ -71,6 +68,9 @@ impl One {
 pub(super) struct Threads {
     here: NodeId,
     all: [One; THREADS],
+    /// At the origin: threads that have been started and have not ended, wherever they are, one bit for each number. The
+    /// origin alone says who begins, so no thread begins twice.
+    live: u64,
     /// Threads that have been taken off the list of those that wait for a word, and have not looked yet.
     taken: u64,
     /// At the origin: threads that wait for words.
@@ -91,6 +91,7 @@ impl Threads {
         Threads {
             here,
             all,
+            live: 1,
             taken: 0,
             futex: Futex(Vec::new()),
         }
@@ -102,15 +103,42 @@ impl Threads {
     }
 
     /// The node to ask about a thread; `None`: it is here.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` at the origin: it has ended, or never begun.
     pub(super) fn way_to(&mut self, n: u64) -> Result<Option<NodeId>> {
-        let here = self.here;
+        let (here, live) = (self.here, self.live);
         let one = self.one(n)?;
         match one.gone {
+            _ if here == ORIGIN && live >> n & 1 == 0 => Err(Error::NotFound),
             Some(node) => Ok(Some(node)),
             None if one.exists => Ok(None),
             None if here == ORIGIN => Err(Error::NotFound),
             None => Ok(Some(ORIGIN)),
         }
+    }
+
+    /// At the origin: thread `n` may begin, on a node that is told so.
+    ///
+    /// # Errors
+    ///
+    /// `Again` if it has begun and the origin does not know that it has ended; `BadArgument` if there is no such number, or
+    /// it is the first thread's.
+    fn claim(&mut self, n: u64) -> Result<()> {
+        if n == 0 || n >= MAX_PROGRAM_THREADS {
+            return Err(Error::BadArgument);
+        }
+        if self.live >> n & 1 != 0 {
+            return Err(Error::Again);
+        }
+        self.live |= 1 << n;
+        Ok(())
+    }
+
+    /// At the origin: thread `n` has ended, or could not begin.
+    pub(super) fn has_ended(&mut self, n: u64) {
+        self.live &= !(1 << (n % MAX_PROGRAM_THREADS));
     }
 
     /// How many threads are here, and how many of them wait for an answer.
@@ -261,7 +289,7 @@ impl Actor {
             if let Ok(one) = self.threads.one(n) {
                 one.waits_for_others = None;
             }
-            self.start(asker, n);
+            self.begin_when_ready(asker, n);
         }
     }
 
@@ -345,31 +373,47 @@ impl Actor {
         NodeId::new(place).filter(known).ok_or(Error::NoSuchNode)
     }
 
-    pub(super) fn starts_here(&self, place: u64) -> bool {
-        self.node_of(place) == Ok(self.here)
+    /// Thread `n` is to begin at a place: the origin decides whether it may, and tells the node.
+    pub(super) fn start(&mut self, asker: Asker, n: u64, place: u64) {
+        let may = self
+            .node_of(place)
+            .and_then(|node| self.threads.claim(n).map(|()| node));
+        match may {
+            Ok(node) if node == self.here => self.begin_when_ready(asker, n),
+            Ok(node) => {
+                self.threads.has_gone(n, node);
+                self.pass_on(node, asker, [service::ask::BEGIN, n, 0, 0]);
+            }
+            Err(e) => self.answer(asker, Err(e)),
+        }
     }
 
-    /// Thread `n` is to begin here. If the last thread with this number has not quite ended, who asks waits for that.
-    pub(super) fn start(&mut self, asker: Asker, n: u64) {
-        if n != 0 && self.threads.one(n).is_ok() && !self.prepare(n) {
-            let waits = self.threads.one(n).map(|one| &mut one.waits_for_others);
-            match waits {
-                Ok(waits @ None) => *waits = Some(asker),
-                // Another one starts it.
-                _ => self.answer(asker, Err(Error::Again)),
+    /// Thread `n` begins here, when its kernel threads elsewhere have begun. Who asks is answered then.
+    pub(super) fn begin_when_ready(&mut self, asker: Asker, n: u64) {
+        if !self.prepare(n) {
+            match self.threads.one(n) {
+                Ok(one) => one.waits_for_others = Some(asker),
+                Err(_) => self.refuse(),
             }
             return;
         }
-        let done = match self.threads.one(n) {
-            Ok(one) if one.exists && !one.parked && n != 0 => match one.starter {
-                None => return one.starter = Some(asker),
-                // Another one starts it.
-                Some(_) => Err(Error::Again),
-            },
-            Ok(_) if n != 0 => self.begin(n),
-            _ => Err(Error::BadArgument),
-        };
-        self.answer(asker, done);
+        let begun = self.begin(n);
+        if begun.is_err() {
+            self.tell_end(n);
+        }
+        self.answer(asker, begun);
+    }
+
+    /// Tells the origin that a thread does not live any more.
+    fn tell_end(&mut self, n: u64) {
+        match self.here == ORIGIN {
+            true => self.threads.has_ended(n),
+            false => {
+                // Where it begins next, the origin knows.
+                self.threads.has_gone(n, ORIGIN);
+                self.send(ORIGIN, [tag(kind::ENDED, 0), n, 0, 0, 0, 0, 0, 0], &[]);
+            }
+        }
     }
 
     /// Thread `n`, whose kernel thread waits or is made now, begins.
@@ -399,10 +443,7 @@ impl Actor {
         match self.threads.one(n) {
             Ok(one) if n != 0 => {
                 one.parked = true;
-                if let Some(asker) = one.starter.take() {
-                    let done = self.begin(n);
-                    self.answer(asker, done);
-                }
+                self.tell_end(n);
             }
             _ => slots::answer(n, [Error::Denied.code(), 0, 0, 0]),
         }
