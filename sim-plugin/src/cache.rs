@@ -144,9 +144,9 @@ pub enum Quick {
     Unknown,
 }
 
-/// What has passed on a CPU.
+/// What has passed on a CPU in some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
+pub struct Part {
     /// What was counted.
     pub counts: Counters,
     /// Simulated time; 0 without a clock.
@@ -157,16 +157,10 @@ pub struct Passed {
     pub ipi_ps: u64,
 }
 
-impl Timed for Passed {
-    fn time_ps(&self) -> u64 {
-        self.time_ps
-    }
-}
-
-impl Add for Passed {
-    type Output = Passed;
-    fn add(self, other: Passed) -> Passed {
-        Passed {
+impl Add for Part {
+    type Output = Part;
+    fn add(self, other: Part) -> Part {
+        Part {
             counts: self.counts + other.counts,
             time_ps: self.time_ps + other.time_ps,
             idle_ps: self.idle_ps + other.idle_ps,
@@ -175,15 +169,73 @@ impl Add for Passed {
     }
 }
 
-impl Sub for Passed {
-    type Output = Passed;
-    fn sub(self, other: Passed) -> Passed {
-        Passed {
+impl Sub for Part {
+    type Output = Part;
+    fn sub(self, other: Part) -> Part {
+        Part {
             counts: self.counts - other.counts,
             time_ps: self.time_ps - other.time_ps,
             idle_ps: self.idle_ps - other.idle_ps,
             ipi_ps: self.ipi_ps - other.ipi_ps,
         }
+    }
+}
+
+/// What has passed on a CPU in some time, and in that part of it in which it only waited for messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// All of it.
+    pub all: Part,
+    /// The part between [`Marker::AWAITS`] and [`Marker::COMES`].
+    pub awaited: Part,
+}
+
+impl Timed for Passed {
+    fn time_ps(&self) -> u64 {
+        self.all.time_ps
+    }
+}
+
+impl Add for Passed {
+    type Output = Passed;
+    fn add(self, other: Passed) -> Passed {
+        Passed {
+            all: self.all + other.all,
+            awaited: self.awaited + other.awaited,
+        }
+    }
+}
+
+impl Sub for Passed {
+    type Output = Passed;
+    fn sub(self, other: Passed) -> Passed {
+        Passed {
+            all: self.all - other.all,
+            awaited: self.awaited - other.awaited,
+        }
+    }
+}
+
+/// The waits of a CPU for messages.
+#[derive(Clone, Copy, Debug, Default)]
+struct Awaited {
+    /// What had passed when the wait began that lasts.
+    since: Option<Part>,
+    /// What passed in those that are over.
+    sum: Part,
+}
+
+impl Awaited {
+    /// Follows a marker; `now` is what has passed so far. Gives what of it passed in waits.
+    fn marker(&mut self, marker: Marker, now: Part) -> Part {
+        match marker {
+            Marker::AWAITS => self.since = Some(self.since.unwrap_or(now)),
+            Marker::COMES => {
+                self.sum = self.sum + self.since.take().map_or(Part::default(), |then| now - then)
+            }
+            _ => {}
+        }
+        self.sum + self.since.map_or(Part::default(), |then| now - then)
     }
 }
 
@@ -208,6 +260,7 @@ pub struct Cpu {
     wrong: u64,
     registers: Registers,
     regions: Regions<Passed>,
+    awaited: Awaited,
     setup: &'static Setup,
     /// Another CPU has changed this one's translations.
     translations_changed: AtomicBool,
@@ -232,6 +285,7 @@ impl Cpu {
             wrong: 0,
             registers: Registers::find(setup.isa()),
             regions: Regions::default(),
+            awaited: Awaited::default(),
             setup,
             translations_changed: AtomicBool::new(false),
         }
@@ -434,13 +488,19 @@ impl Cpu {
     pub fn marker(&mut self, marker: Marker, left: u64) {
         let reading = clock::get().map(|clock| clock.reading(self.number, left));
         let (time_ps, idle_ps, ipi_ps) = reading.unwrap_or_default();
-        let now = Passed {
+        let all = Part {
             counts: self.counts(left),
             time_ps,
             idle_ps,
             ipi_ps,
         };
-        self.regions.marker(marker, now);
+        let awaited = self.awaited.marker(marker, all);
+        self.regions.marker(marker, Passed { all, awaited });
+    }
+
+    /// What has passed in waits for messages that are over.
+    pub fn awaited(&self) -> Part {
+        self.awaited.sum
     }
 
     /// What has been counted, when `left` instructions of the block that is being executed are still

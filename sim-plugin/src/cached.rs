@@ -30,7 +30,7 @@ use dyad_sim_model::report::{
 };
 use dyad_sim_model::shared::Areas;
 
-use crate::cache::{Fetch, Line, LineAction, Passed, Watcher};
+use crate::cache::{Fetch, Line, LineAction, Part, Passed, Watcher};
 use crate::classify::{self, kind};
 use crate::clock;
 use crate::code::{CodeMap, PoolFile};
@@ -240,17 +240,14 @@ impl Setup {
             }
         }
         let explained = all.into_iter().map(|(id, region)| {
-            let waits = account::Waits {
-                idle: region.sum.idle_ps,
-                ipi: region.sum.ipi_ps,
-                ..account::Waits::default()
-            };
-            let (counters, breakdown_ps) = self.explain(&region.sum.counts, waits);
+            let (counters, breakdown_ps) = self.explain_part(&region.sum.all);
+            let awaited = self.explain_part(&region.sum.awaited).1;
+            let breakdown_ps = breakdown_ps.of_which_waiting(awaited);
             let roi = RoiReport {
                 n: region.n,
                 pass_ps: Durations::of(region.times_ps),
                 time_ps: match clock::get() {
-                    Some(_) => region.sum.time_ps,
+                    Some(_) => region.sum.all.time_ps,
                     None => breakdown_ps.total(),
                 },
                 counters,
@@ -259,6 +256,20 @@ impl Setup {
             (id, roi)
         });
         explained.collect()
+    }
+
+    /// Where the time of a CPU went in which it waited for messages.
+    pub fn awaited(&self, cpu: u32) -> Option<Breakdown> {
+        let part = ffi::with_cpu(cpu, |c| c.awaited())?;
+        Some(self.explain_part(&part).1)
+    }
+
+    fn explain_part(&self, part: &Part) -> (Counters, Breakdown) {
+        let waits = account::Waits {
+            idle: part.idle_ps,
+            ipi: part.ipi_ps,
+        };
+        self.explain(&part.counts, waits)
     }
 
     fn explain(&self, counts: &account::Counters, waits: account::Waits) -> (Counters, Breakdown) {

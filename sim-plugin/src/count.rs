@@ -194,6 +194,9 @@ impl Count {
         if let Some(clock) = clock::get() {
             clock.report_cpu(&mut report);
         }
+        if let Some(awaited) = self.cached.and_then(|c| c.awaited(cpu)) {
+            report.breakdown_ps = report.breakdown_ps.of_which_waiting(awaited);
+        }
         report
     }
 }

@@ -147,7 +147,8 @@ impl Observer {
         let mut stretch = lock(&cpu.stretch);
         match marker {
             Marker::WAITS => self.note(stretch.waits(now)),
-            _ => stretch.works(now, open),
+            Marker::WORKS => stretch.works(now, open),
+            _ => {}
         }
     }
 

@@ -241,7 +241,8 @@ impl CpuWindow {
             MarkerOp::Idle => {
                 match marker {
                     Marker::WAITS => self.waits(now),
-                    _ => self.works(now),
+                    Marker::WORKS => self.works(now),
+                    _ => {}
                 }
                 Outcome::Nothing
             }

@@ -135,6 +135,17 @@ impl Marker {
         op: MarkerOp::Idle,
         id: WindowId(1),
     };
+    /// From here on this CPU only waits for messages of other kernels, until [`Marker::COMES`]: nothing else on it has
+    /// anything to do. Its time is accounted for apart; what it executes is counted all the same.
+    pub const AWAITS: Marker = Marker {
+        op: MarkerOp::Idle,
+        id: WindowId(2),
+    };
+    /// It has something to do again.
+    pub const COMES: Marker = Marker {
+        op: MarkerOp::Idle,
+        id: WindowId(3),
+    };
     /// The wait ends before this instruction, if there was one.
     pub const WORKS: Marker = Marker {
         op: MarkerOp::Idle,

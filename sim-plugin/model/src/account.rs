@@ -201,8 +201,6 @@ impl Counters {
 pub struct Waits {
     /// Sending and taking interrupts between nodes.
     pub ipi: u64,
-    /// Waiting for messages over a network.
-    pub msg_wait: u64,
     /// Halted: jumps to the next event, and adjustments.
     pub idle: u64,
 }
@@ -248,7 +246,7 @@ pub const fn breakdown(
         mem_remote: (counts.remote_cycles + counts.forward_cycles) * ps,
         snoop: counts.snoop_cycles * ps,
         ipi: waits.ipi,
-        msg_wait: waits.msg_wait,
+        msg_wait: 0,
         idle: waits.idle,
     }
 }
@@ -296,10 +294,9 @@ mod tests {
         let (node, counts, cycles) = run();
         let waits = Waits {
             ipi: 1_000,
-            msg_wait: 20_000,
             idle: 300_000,
         };
-        let outside = 12_345 * node.instruction_ps() + 321_000;
+        let outside = 12_345 * node.instruction_ps() + 301_000;
         let timing = breakdown(Level::Timing, &node, &counts, waits);
         assert_eq!(timing.total(), outside + cycles * node.cycle_ps);
         assert!(timing.values().iter().enumerate().all(|(i, &part)| {

@@ -5,7 +5,7 @@
 //! have equal reports, byte by byte.
 
 use std::collections::BTreeMap;
-use std::ops::AddAssign;
+use std::ops::{AddAssign, SubAssign};
 
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +38,12 @@ macro_rules! sums {
         impl AddAssign for $name {
             fn add_assign(&mut self, other: $name) {
                 $(self.$field = self.$field.wrapping_add(other.$field);)*
+            }
+        }
+
+        impl SubAssign for $name {
+            fn sub_assign(&mut self, other: $name) {
+                $(self.$field = self.$field.wrapping_sub(other.$field);)*
             }
         }
     };
@@ -126,7 +132,7 @@ sums! {
         snoop,
         /// Doorbells.
         ipi,
-        /// Messages over a modelled network.
+        /// Waiting for messages, halted or not, while there is nothing else to do.
         msg_wait,
         /// Halted, and adjustments of the clock that are not work.
         idle,
@@ -137,6 +143,15 @@ impl Breakdown {
     /// The sum of the parts.
     pub fn total(&self) -> u64 {
         self.values().into_iter().fold(0, u64::wrapping_add)
+    }
+
+    /// The same time, of which this part was waiting for messages.
+    #[must_use]
+    pub fn of_which_waiting(mut self, part: Breakdown) -> Breakdown {
+        let total = part.total();
+        self -= part;
+        self.msg_wait = self.msg_wait.wrapping_add(total);
+        self
     }
 }
 

@@ -72,6 +72,18 @@ pub fn abandon() {
     emit!(Abandon, 0);
 }
 
+/// From here on this CPU only waits for messages of other kernels: [`Marker::AWAITS`].
+#[inline(always)]
+pub fn awaits() {
+    emit!(Idle, Marker::AWAITS.id.0);
+}
+
+/// It has something to do again: [`Marker::COMES`].
+#[inline(always)]
+pub fn comes() {
+    emit!(Idle, Marker::COMES.id.0);
+}
+
 /// The samples of window `ID` on this node so far were for warming up.
 #[inline(always)]
 pub fn forget<const ID: u16>() {

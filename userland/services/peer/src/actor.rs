@@ -22,6 +22,7 @@ use dyad_msg::bulk::Head;
 use dyad_services::ranges::{Limits, Ranges};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Receive, Send, Until};
+use dyad_sys::marker;
 
 use crate::links::{Link, Sleep, Transit};
 use crate::memory::Frames;
@@ -230,6 +231,20 @@ impl Actor {
             self.idle_since = None;
             return Ok(());
         }
+        let (here, waiting) = self.threads.here();
+        let only_waits = here != 0 && here == waiting;
+        if only_waits {
+            marker::awaits();
+        }
+        let rested = self.rest();
+        if only_waits {
+            marker::comes();
+        }
+        rested
+    }
+
+    /// There is nothing to do: waits until there may be, or until the time has come for something.
+    fn rest(&mut self) -> Result<()> {
         let deferred = self.outside.deferred.iter().map(|&(_, until)| until.0);
         let mut until = deferred.chain(self.comes_at).min();
         if self.has_backlog() {
