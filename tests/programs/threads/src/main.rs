@@ -10,6 +10,7 @@
 //! | `scope` | threads that borrow, and threads of those |
 //! | `many` | as many threads as there can be, and one more, twice |
 //! | `futex` | two threads in turn, on two nodes: `--turns` wake-ups |
+//! | `writers` | two nodes write one word in turn, then two words of a page at once, `--turns` times each |
 //! | `counts` | as many threads as there can be wait for one word on all nodes: just as many are woken as is said, `--rounds` times |
 //! | `race` | all nodes touch the same new pages at once and give them back, `--rounds` times |
 //! | `exit` | one thread ends the program with 7 while others compute, wait, print and allocate |
@@ -35,6 +36,7 @@ mod race;
 mod served;
 mod share;
 mod turns;
+mod writers;
 
 use dyad::prelude::task::*;
 use dyad::thread;
@@ -71,6 +73,7 @@ fn scene(name: &str, args: &Args) -> Result<()> {
         "scope" => share::scope(),
         "many" => share::many(),
         "futex" => turns::futex(args),
+        "writers" => writers::writers(args),
         "counts" => counts::counts(rounds(args, 1)?),
         "race" => race::race(rounds(args, 1000)?),
         "exit" => ends::exit(),
@@ -95,9 +98,10 @@ fn scene(name: &str, args: &Args) -> Result<()> {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    const SCENES: [&str; 19] = [
+    const SCENES: [&str; 20] = [
         "all", "spawn", "heap", "sync", "scope", "many", "futex", "counts", "race", "exit",
         "panic", "fault", "overflow", "async", "lost", "work", "served", "codes", "leave",
+        "writers",
     ];
     args.expect_options(&["--scene", "--turns", "--seconds", "--rounds"])?;
     scene(args.one_of("--scene", &SCENES, "all")?, &args)

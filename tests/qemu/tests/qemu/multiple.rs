@@ -8,6 +8,7 @@ use dyad_abi::record::name;
 use dyad_abi::service::peer::{Counted, Kernels, Transport};
 use dyad_launcher::config::RunConfig;
 use dyad_launcher::launch::RunReport;
+use dyad_launcher::paths;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 
@@ -58,6 +59,7 @@ pub fn trials() -> Vec<Trial> {
             "a_page_of_another_node_is_found",
             foreign_page,
         ),
+        test(Tiers::LONG, "two_writers_of_a_page_for_long", writers),
     ]
 }
 
@@ -91,12 +93,20 @@ fn all(nodes: &[Isa]) -> Result<(), Failed> {
 
 /// Programs whose threads start on both nodes, wait for each other and end, and one that shows where its pages are.
 fn programs(nodes: &[Isa]) -> Result<(), Failed> {
+    let serde_json = paths::workspace_root().join("tests/programs/gallery/serde-json");
+    let serde_json = &*serde_json.to_string_lossy();
     for (app, arguments, check) in [
         ("threads", "--scene spawn", "threads.ids"),
         ("threads", "--scene sync", "threads.barrier"),
         ("threads", "--scene scope", "threads.scope-nested"),
+        (
+            "threads",
+            "--scene writers --turns 100",
+            "threads.writers-at-once",
+        ),
         ("messages", "--messages 50", "messages.stream-back"),
         ("hop", "", "hop.pointers"),
+        (serde_json, "", "gallery.moved"),
     ] {
         let config = RunConfig {
             nodes: nodes.to_vec(),
@@ -110,6 +120,20 @@ fn programs(nodes: &[Isa]) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// A million turns at one word, and as many at two words of a page.
+fn writers() -> Result<(), Failed> {
+    let config = RunConfig {
+        kernels: Kernels::Multiple,
+        work: console::app("threads", "--scene writers --turns 500000"),
+        timeout: Some(Duration::from_secs(6 * 3600)),
+        ..RunConfig::default()
+    };
+    console::passed(
+        &console::good(&config)?,
+        ["threads.writers-in-turn", "threads.writers-at-once"],
+    )
 }
 
 /// What a run has counted.

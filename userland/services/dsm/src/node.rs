@@ -17,7 +17,7 @@ pub const HOLD_NS: u64 = 2_000;
 /// How long a granted page stays beyond that for a thread that other threads of its CPU keep from running, in
 /// nanoseconds: some slices.
 pub const WOKEN_NS: u64 = 20_000_000;
-/// How often it is looked whether that thread has run meanwhile, in nanoseconds.
+/// When it is first looked whether that thread has run meanwhile, in nanoseconds; then after twice the time, and so on.
 pub const LOOK_NS: u64 = 50_000;
 /// How long the first page of an instruction stays that needs a second page, in nanoseconds.
 pub const LONG_HOLD_NS: u64 = 200_000;

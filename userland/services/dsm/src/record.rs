@@ -5,7 +5,7 @@ use dyad_abi::NodeId;
 use crate::event::Port;
 use crate::ids::{Access, NodeSet, Right, Seq, Time, Txn};
 use crate::list::List;
-use crate::node::LOOK_NS;
+use crate::node::{LOOK_NS, WOKEN_NS};
 use crate::table::Item;
 use crate::weakening::{Rules, Weakening};
 
@@ -152,7 +152,9 @@ impl<const NODES: usize> Record<NODES> {
         self.woken = port.not_resumed(self.woken);
         let waits = self.woken != 0 && now < self.woken_until;
         let heeds = !rules.lacks(Weakening::WokenNotHeeded);
-        (waits && heeds).then(|| now.after(LOOK_NS))
+        // After as long again as it has waited: looks take time from the thread.
+        let since = self.woken_until.0.saturating_sub(WOKEN_NS);
+        (waits && heeds).then(|| now.after(LOOK_NS.max(now.0.saturating_sub(since))))
     }
 
     /// The time until which an order waits here, on node `me`.

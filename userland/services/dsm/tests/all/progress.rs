@@ -180,7 +180,7 @@ fn a_thread_that_does_not_run_keeps_no_page_for_ever() {
     while let Some(Action::Defer { until, .. }) =
         (g.event(1, Event::Expired { page: page(3) }).unwrap()).first()
     {
-        assert!(until.0 > g.now && until.0 <= WOKEN_NS + LOOK_NS);
+        assert!(until.0 > g.now && until.0 <= 2 * WOKEN_NS);
         g.now = until.0;
     }
     assert!(g.now >= WOKEN_NS);
