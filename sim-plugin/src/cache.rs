@@ -560,3 +560,33 @@ impl Cpu {
         self.translations_changed.store(true, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(time_ps: u64) -> Part {
+        Part {
+            time_ps,
+            ..Part::default()
+        }
+    }
+
+    #[test]
+    fn waits_for_messages_add_up_and_count_while_they_last() {
+        let mut awaited = Awaited::default();
+        let mut mark = |marker, now| awaited.marker(marker, at(now)).time_ps;
+        // An end without a begin is none.
+        assert_eq!(mark(Marker::COMES, 5), 0);
+        assert_eq!(mark(Marker::AWAITS, 10), 0);
+        // Halts within a wait are others' markers, and a second begin is none.
+        assert_eq!(mark(Marker::WAITS, 14), 4);
+        assert_eq!(mark(Marker::AWAITS, 15), 5);
+        assert_eq!(mark(Marker::WORKS, 17), 7);
+        assert_eq!(mark(Marker::COMES, 30), 20);
+        assert_eq!(mark(Marker::WAITS, 40), 20);
+        assert_eq!(mark(Marker::AWAITS, 100), 20);
+        assert_eq!(mark(Marker::COMES, 103), 23);
+        assert_eq!(awaited.sum.time_ps, 23);
+    }
+}
