@@ -6,6 +6,7 @@
 //! | `--seed` | seed of the generator | 1 |
 //! | `--fault` | one of [`Fault`]: commits it instead; the program does not survive that | none |
 //! | `--services` | `yes`: plays the attacks on [services] instead, on a node of each ISA | `no` |
+//! | `--moves` | `yes`: forges words of [moves] instead | `no` |
 //! | `--on` | `x86_64`, `aarch64`: where the fault is committed | where it starts |
 //!
 //! System calls and invocations of services are made with edge values and random ones, in batches
@@ -13,12 +14,13 @@
 //! value 0 with it.
 #![no_std]
 #![no_main]
-// The only program that goes round the runtime: what it does is unsafe by intention, in three
+// The only program that goes round the runtime: what it does is unsafe by intention, in four
 // modules.
 #![deny(unsafe_code)]
 
 mod calls;
 mod fault;
+mod moves;
 mod services;
 
 use dyad::prelude::task::*;
@@ -43,7 +45,14 @@ fn number(args: &Args, name: &str, default: u64) -> Result<u64> {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    args.expect_options(&["--calls", "--seed", "--fault", "--on", "--services"])?;
+    args.expect_options(&[
+        "--calls",
+        "--seed",
+        "--fault",
+        "--on",
+        "--services",
+        "--moves",
+    ])?;
     let calls = number(&args, "--calls", 6000)?;
     let seed = number(&args, "--seed", 1)?;
     let on = args.one_of("--on", &Isa::ALL.map(Isa::name), isa().name())?;
@@ -66,6 +75,12 @@ async fn main(args: Args) -> Result<()> {
         return match good {
             true => Ok(()),
             false => Err(Error::msg("a service did what it must not")),
+        };
+    }
+    if args.one_of("--moves", &["yes", "no"], "no")? == "yes" {
+        return match moves::play()? {
+            true => Ok(()),
+            false => Err(Error::msg("a thread does not go on")),
         };
     }
     let mut abuser = Abuser::new(seed)?;

@@ -57,6 +57,11 @@ pub fn trials() -> Vec<Trial> {
         times::test(Tiers::FULL, "abuse::bad_calls_on_nodes_of_two_cpus", || {
             calls(&[Aarch64, X86_64], 2, "--calls 4000 --seed 2")
         }),
+        times::test(
+            Tiers::FULL,
+            "abuse::forged_pages_of_moves_hold_no_thread",
+            || [(PAIR, 1), (REVERSED, 2)].into_iter().try_for_each(forged),
+        ),
     ];
     for (name, nodes, cpus, kernels) in [
         (
@@ -121,6 +126,22 @@ fn calls(nodes: &[Isa], cpus: usize, args: &str) -> Result<(), Failed> {
     match report.failure() {
         Some(why) => because(&text, why),
         None => Ok(()),
+    }
+}
+
+/// A program that writes what init does into the pages of its threads ends as others do.
+fn forged((nodes, cpus): (&[Isa], usize)) -> Result<(), Failed> {
+    let (report, text) = run(nodes, cpus, Kernels::Fused, "--moves yes");
+    match report.failure() {
+        Some(why) => because(&text, why),
+        None if report
+            .checks
+            .iter()
+            .any(|c| c.name == "abuse.moves.goes-on") =>
+        {
+            Ok(())
+        }
+        None => because(&text, "no move was asked for"),
     }
 }
 
