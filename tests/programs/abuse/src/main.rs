@@ -5,7 +5,7 @@
 //! | `--calls` | bad calls to make | 6000 |
 //! | `--seed` | seed of the generator | 1 |
 //! | `--fault` | one of [`Fault`]: commits it instead; the program does not survive that | none |
-//! | `--services` | `yes`: plays the attacks on [services] instead, on a node of each ISA | `no` |
+//! | `--services` | `yes`: plays the attacks on [services], and on [peers] if there are some, instead, on a node of each ISA | `no` |
 //! | `--moves` | `yes`: forges words of [moves] instead | `no` |
 //! | `--on` | `x86_64`, `aarch64`: where the fault is committed | where it starts |
 //!
@@ -14,13 +14,14 @@
 //! value 0 with it.
 #![no_std]
 #![no_main]
-// The only program that goes round the runtime: what it does is unsafe by intention, in four
+// The only program that goes round the runtime: what it does is unsafe by intention, in five
 // modules.
 #![deny(unsafe_code)]
 
 mod calls;
 mod fault;
 mod moves;
+mod peers;
 mod services;
 
 use dyad::prelude::task::*;
