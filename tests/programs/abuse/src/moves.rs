@@ -11,6 +11,7 @@ use dyad::{report, sys, thread};
 use dyad_abi::cap::{SinvOp, call_word};
 use dyad_abi::emulation::{Page, page, ready, status};
 use dyad_abi::service::{process, slot};
+use dyad_random::SplitMix64;
 
 /// How long init may have no time for a request.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -114,4 +115,83 @@ pub fn play() -> Result<bool> {
         counter.join()?;
     }
     Ok(ok)
+}
+
+/// Threads of the storm, on all nodes by turns.
+const STORM: usize = 24;
+/// How long it lasts before the program ends in the middle of it.
+const STORMY: Duration = Duration::from_secs(2);
+
+/// What a thread does in the storm: whatever comes next, to itself and to others, until the program ends.
+fn storms(mut random: SplitMix64, nodes: u64) {
+    let mut own: Vec<u64> = Vec::new();
+    loop {
+        let n = 1 + random.below(STORM as u64);
+        let node = random.below(nodes);
+        match random.below(10) {
+            // To where it is: by a page that makes sense a thread would begin anew.
+            0 | 1 => {
+                let at = match random.below(3) {
+                    0 => 0,
+                    ahead => Instant::now().as_nanos() + ahead * 200_000,
+                };
+                let _ = ask([process::EMULATE, n, (n - 1) % nodes, at]);
+            }
+            2 | 3 => {
+                let status = word(n, core::mem::offset_of!(Page, status));
+                let isa = word(n, core::mem::offset_of!(Page, registers));
+                let origin = word(n, core::mem::offset_of!(Page, origin));
+                isa.store(2 + random.below(2) * 7, Ordering::Relaxed);
+                origin.store(random.below(2 * nodes + 8), Ordering::Relaxed);
+                status.store(random.below(8), Ordering::Relaxed);
+            }
+            4 => {
+                let old = random.below(3);
+                let _ = ask([process::REQUEST, n + STORM as u64, old, 0]);
+            }
+            5 => {
+                let len = 4096 << random.below(5);
+                if own.len() < 2
+                    && let Ok(at) = sys::map_anon(len)
+                {
+                    // SAFETY: 1. Just mapped, and used by nothing else.
+                    unsafe { at.write_volatile(1) };
+                    own.push(at.as_ptr() as u64);
+                    own.push(len);
+                }
+            }
+            6 => {
+                if let (Some(len), Some(at)) = (own.pop(), own.pop()) {
+                    let word = call_word(slot::PAGER, SinvOp::Invoke as u32);
+                    if raw::request(word, [dyad_abi::service::pager::UNMAP, at, len, 0]).status != 0
+                    {
+                        own.extend([at, len]);
+                    }
+                }
+            }
+            7 => thread::sleep(Duration::from_micros(random.below(300))),
+            8 => {
+                let _ = ask([process::EMULATE, 0, u64::MAX, 0]);
+            }
+            _ => {
+                COUNT.fetch_add(node, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Threads on all nodes do all of this at once, and the program ends in the middle of it.
+pub fn storm(seed: u64) -> Result<()> {
+    patiently([process::EMULATE, 0, u64::MAX, 0])?;
+    word(0, core::mem::offset_of!(Page, ready)).store(ready::ALL, Ordering::Release);
+    let nodes: Vec<NodeId> = system()?.nodes().map(|n| n.id).collect();
+    let count = nodes.len() as u64;
+    for n in 0..STORM {
+        let random = SplitMix64(seed << 8 | n as u64);
+        let thread = thread::spawn_on(nodes[n % nodes.len()], move || storms(random, count))?;
+        core::mem::forget(thread);
+    }
+    thread::sleep(STORMY);
+    report::check("abuse.moves.storm", true, "ends in the middle of it");
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
-use dyad_abi::record::EXIT_FAILED;
+use dyad_abi::record::{EXIT_FAILED, name};
 use dyad_abi::service::peer::Kernels;
 use dyad_launcher::config::RunConfig;
 use dyad_launcher::launch::{Check, RunReport};
@@ -63,6 +63,11 @@ pub fn trials() -> Vec<Trial> {
             Tiers::FULL,
             "abuse::forged_pages_of_moves_hold_no_thread",
             || [(PAIR, 1), (REVERSED, 2)].into_iter().try_for_each(forged),
+        ),
+        times::test(
+            Tiers::FULL,
+            "abuse::a_program_ends_in_a_storm_of_moves",
+            || [(PAIR, 1), (REVERSED, 2)].into_iter().try_for_each(storm),
         ),
     ];
     for (name, nodes, cpus, kernels) in [
@@ -145,6 +150,24 @@ fn forged((nodes, cpus): (&[Isa], usize)) -> Result<(), Failed> {
         }
         None => because(&text, "no move was asked for"),
     }
+}
+
+/// Threads forge the pages of each other while they are moved, and the program ends meanwhile: nothing of it stays. How it
+/// ends is its own affair, since it may have stopped a thread by what it forges.
+fn storm((nodes, cpus): (&[Isa], usize)) -> Result<(), Failed> {
+    for seed in 0..3 {
+        let args = format!("--moves storm --seed {seed}");
+        let (report, text) = run(nodes, cpus, Kernels::Fused, &args);
+        let failed = |c: &&Check| !c.ok && c.name != name::EXIT;
+        if let Some(check) = report.checks.iter().find(failed) {
+            return because(&text, format!("seed {seed}: check {} failed", check.name));
+        }
+        let returned = |c: &Check| c.name == name::FRAMES;
+        if report.error.is_some() || !report.checks.iter().any(returned) {
+            return because(&text, format!("seed {seed}: the system has not ended it"));
+        }
+    }
+    Ok(())
 }
 
 /// Every attack on a service must have been tried, on both ISAs, and the services answer after each.
