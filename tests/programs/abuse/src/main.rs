@@ -5,7 +5,8 @@
 //! | `--calls` | bad calls to make | 6000 |
 //! | `--seed` | seed of the generator | 1 |
 //! | `--fault` | one of [`Fault`]: commits it instead; the program does not survive that | none |
-//! | `--services` | `yes`: plays the attacks on [services] instead, on a node of each ISA | `no` |
+//! | `--services` | `yes`: plays the attacks on [services], and on [peers] if there are some, instead, on a node of each ISA | `no` |
+//! | `--moves` | `yes`: forges words of [moves] instead; `storm`: threads on all nodes do, and the program ends meanwhile | `no` |
 //! | `--on` | `x86_64`, `aarch64`: where the fault is committed | where it starts |
 //!
 //! System calls and invocations of services are made with edge values and random ones, in batches
@@ -13,12 +14,14 @@
 //! value 0 with it.
 #![no_std]
 #![no_main]
-// The only program that goes round the runtime: what it does is unsafe by intention, in three
+// The only program that goes round the runtime: what it does is unsafe by intention, in five
 // modules.
 #![deny(unsafe_code)]
 
 mod calls;
 mod fault;
+mod moves;
+mod peers;
 mod services;
 
 use dyad::prelude::task::*;
@@ -43,7 +46,14 @@ fn number(args: &Args, name: &str, default: u64) -> Result<u64> {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    args.expect_options(&["--calls", "--seed", "--fault", "--on", "--services"])?;
+    args.expect_options(&[
+        "--calls",
+        "--seed",
+        "--fault",
+        "--on",
+        "--services",
+        "--moves",
+    ])?;
     let calls = number(&args, "--calls", 6000)?;
     let seed = number(&args, "--seed", 1)?;
     let on = args.one_of("--on", &Isa::ALL.map(Isa::name), isa().name())?;
@@ -67,6 +77,12 @@ async fn main(args: Args) -> Result<()> {
             true => Ok(()),
             false => Err(Error::msg("a service did what it must not")),
         };
+    }
+    match args.one_of("--moves", &["yes", "storm", "no"], "no")? {
+        "storm" => return moves::storm(seed),
+        "yes" if moves::play()? => return Ok(()),
+        "yes" => return Err(Error::msg("a thread does not go on")),
+        _ => {}
     }
     let mut abuser = Abuser::new(seed)?;
     let mut made = [0u64; 2];

@@ -21,6 +21,7 @@ use dyad_abi::user::{
     TEXT_BASE, USER_END, tcb_address,
 };
 
+use crate::peers;
 use sys::Error::{
     Again, BadArgument, Denied, Full, NoCap, NoSuchNode, NotFound, NotReady, TooLarge,
 };
@@ -28,7 +29,7 @@ use sys::Error::{
 /// Numbers that belong to no program, or to another one.
 const OTHERS: [u64; 9] = [0, 1, 5, 6, 7, 9, 31, 1 << 32, u64::MAX];
 /// Nodes that there never are.
-const NO_NODES: [u64; 4] = [8, 200, 1 << 32, u64::MAX - 1];
+pub const NO_NODES: [u64; 4] = [8, 200, 1 << 32, u64::MAX - 1];
 /// One past the last byte of the buffer of the console.
 const END: u64 = CONSOLE_THREADS * PAGE_SIZE;
 /// How long a service may ask to be tried again.
@@ -36,17 +37,20 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What an attack is made with, and what has come of it.
 pub struct Attacker {
-    nodes: Vec<NodeId>,
+    pub nodes: Vec<NodeId>,
     /// Memory of its own.
-    own: u64,
-    tries: u64,
+    pub own: u64,
+    /// What has been tried.
+    pub tries: u64,
     wrong: Option<String>,
 }
 
 /// An attack.
-struct Attack {
-    name: &'static str,
-    act: fn(&mut Attacker),
+pub struct Attack {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does.
+    pub act: fn(&mut Attacker),
 }
 
 /// How what is refused only because of an argument is refused: kernels that only exchange messages refuse it whatever
@@ -382,7 +386,8 @@ impl Attacker {
         })
     }
 
-    fn found(&mut self, what: String) {
+    /// Something is as it must not be.
+    pub fn found(&mut self, what: String) {
         self.wrong.get_or_insert(what);
     }
 
@@ -397,7 +402,7 @@ impl Attacker {
     }
 
     /// Invokes a service, which must refuse it with one of these errors.
-    fn ask(&mut self, service: CapIndex, words: [u64; 4], with: &[sys::Error]) {
+    pub fn ask(&mut self, service: CapIndex, words: [u64; 4], with: &[sys::Error]) {
         let word = call_word(service, SinvOp::Invoke as u32);
         let answer = raw::request(word, words);
         self.refused((word, &words), answer.status, with);
@@ -469,7 +474,8 @@ impl Attacker {
     }
 }
 
-fn request(service: CapIndex, words: [u64; 4]) -> sys::Result<u64> {
+/// Invokes a service.
+pub fn request(service: CapIndex, words: [u64; 4]) -> sys::Result<u64> {
     let answer = raw::request(call_word(service, SinvOp::Invoke as u32), words);
     match sys::Error::from_code(answer.status) {
         Some(e) => Err(e),
@@ -481,7 +487,8 @@ fn request(service: CapIndex, words: [u64; 4]) -> sys::Result<u64> {
 pub fn play() -> Result<bool> {
     let mut good = true;
     let mut attacker = Attacker::new()?;
-    for attack in &ATTACKS {
+    let peers = peers::ATTACKS.iter().filter(|_| sys::is_multiple());
+    for attack in ATTACKS.iter().chain(peers) {
         (attacker.tries, attacker.wrong) = (0, None);
         (attack.act)(&mut attacker);
         if let Err(e) = attacker.alive() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
-use dyad_abi::record::EXIT_FAILED;
+use dyad_abi::record::{EXIT_FAILED, name};
 use dyad_abi::service::peer::Kernels;
 use dyad_launcher::config::RunConfig;
 use dyad_launcher::launch::{Check, RunReport};
@@ -45,6 +45,8 @@ const PAIR: &[Isa] = &[X86_64, Aarch64];
 const REVERSED: &[Isa] = &[Aarch64, X86_64];
 /// Attacks on services, each on a node of either ISA.
 const ATTACKS: usize = 22;
+/// Beside them, attacks on peers.
+const ON_PEERS: usize = 6;
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
@@ -57,6 +59,16 @@ pub fn trials() -> Vec<Trial> {
         times::test(Tiers::FULL, "abuse::bad_calls_on_nodes_of_two_cpus", || {
             calls(&[Aarch64, X86_64], 2, "--calls 4000 --seed 2")
         }),
+        times::test(
+            Tiers::FULL,
+            "abuse::forged_pages_of_moves_hold_no_thread",
+            || [(PAIR, 1), (REVERSED, 2)].into_iter().try_for_each(forged),
+        ),
+        times::test(
+            Tiers::FULL,
+            "abuse::a_program_ends_in_a_storm_of_moves",
+            || [(PAIR, 1), (REVERSED, 2)].into_iter().try_for_each(storm),
+        ),
     ];
     for (name, nodes, cpus, kernels) in [
         (
@@ -124,6 +136,40 @@ fn calls(nodes: &[Isa], cpus: usize, args: &str) -> Result<(), Failed> {
     }
 }
 
+/// A program that writes what init does into the pages of its threads ends as others do.
+fn forged((nodes, cpus): (&[Isa], usize)) -> Result<(), Failed> {
+    let (report, text) = run(nodes, cpus, Kernels::Fused, "--moves yes");
+    match report.failure() {
+        Some(why) => because(&text, why),
+        None if report
+            .checks
+            .iter()
+            .any(|c| c.name == "abuse.moves.goes-on") =>
+        {
+            Ok(())
+        }
+        None => because(&text, "no move was asked for"),
+    }
+}
+
+/// Threads forge the pages of each other while they are moved, and the program ends meanwhile: nothing of it stays. How it
+/// ends is its own affair, since it may have stopped a thread by what it forges.
+fn storm((nodes, cpus): (&[Isa], usize)) -> Result<(), Failed> {
+    for seed in 0..3 {
+        let args = format!("--moves storm --seed {seed}");
+        let (report, text) = run(nodes, cpus, Kernels::Fused, &args);
+        let failed = |c: &&Check| !c.ok && c.name != name::EXIT;
+        if let Some(check) = report.checks.iter().find(failed) {
+            return because(&text, format!("seed {seed}: check {} failed", check.name));
+        }
+        let returned = |c: &Check| c.name == name::FRAMES;
+        if report.error.is_some() || !report.checks.iter().any(returned) {
+            return because(&text, format!("seed {seed}: the system has not ended it"));
+        }
+    }
+    Ok(())
+}
+
 /// Every attack on a service must have been tried, on both ISAs, and the services answer after each.
 fn services(nodes: &[Isa], cpus: usize, kernels: Kernels) -> Result<(), Failed> {
     let (report, text) = run(nodes, cpus, kernels, "--services yes");
@@ -131,8 +177,12 @@ fn services(nodes: &[Isa], cpus: usize, kernels: Kernels) -> Result<(), Failed> 
         return because(&text, why);
     }
     let played = |c: &&Check| c.ok && Isa::ALL.iter().any(|isa| c.name.ends_with(isa.name()));
+    let all = match kernels {
+        Kernels::Fused => ATTACKS,
+        Kernels::Multiple => ATTACKS + ON_PEERS,
+    };
     match report.checks.iter().filter(played).count() {
-        n if n == 2 * ATTACKS => Ok(()),
+        n if n == 2 * all => Ok(()),
         n => because(&text, format!("{n} attacks were played")),
     }
 }

@@ -219,7 +219,7 @@ impl Request {
         if !self.runs() {
             return self.forget();
         }
-        if let Some(done) = self.once_more() {
+        if let Some(done) = self.once_more(now) {
             return done;
         }
         if !self.stopped {
@@ -305,8 +305,9 @@ impl Request {
         Step::Done
     }
 
-    /// The step that a lost thread had done all but the end of.
-    fn once_more(&self) -> Option<Step> {
+    /// The step that a lost thread had done all but the end of, or the program says so: it can write the page, too. So the
+    /// thread may be held, as after a step that found it running.
+    fn once_more(&self, now: u64) -> Option<Step> {
         let page = self.page();
         let is_begun = || {
             let s = page.status().load(Ordering::Acquire);
@@ -315,12 +316,17 @@ impl Request {
         if !is_begun() {
             return None;
         }
-        // If it is on its way already, or there, it goes on by itself.
+        // First, as in `let_go`. If it is on its way already, or there, it goes on by itself.
+        hold(self.setup.tag, false);
         match self.thread.stops() {
+            // If it is ready, its scheduler may have dropped it while it was held.
+            Err(Error::Again) => return Some(Step::At(now + OTHERS_NS)),
             // It invokes a service: so it goes on already.
             Ok(StopOutcome::WhenItLeaves) => drop(self.thread.resume()),
             Ok(how) => match page.origin().zip(Isa::from_index(page.isa())) {
                 Some((origin, isa)) if is_begun() => return Some(self.sends(isa, origin)),
+                // Init does not write such a page: the program has, and the thread is where this request has stopped it.
+                None if self.stopped => drop(self.thread.resume()),
                 _ if how == StopOutcome::Stopped => drop(self.thread.resume()),
                 _ => {}
             },

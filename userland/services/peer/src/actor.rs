@@ -526,11 +526,11 @@ impl Actor {
     fn unmap(&mut self, asker: Asker, start: u64, len: u64) -> Result<()> {
         let range = self.ranges.find(start, len)?;
         let all = pages(range.start, range.len)?;
+        // Another thread may be giving the same range back, and waits: its entry stays.
+        self.step(Event::Unmap { range: all })
+            .map_err(|_| Error::NotFound)?;
+        // It is answered in this turn at the earliest, behind this.
         self.unmapping.push((all, asker));
-        if self.step(Event::Unmap { range: all }).is_err() {
-            self.unmapping.retain(|&(range, _)| range != all);
-            return Err(Error::NotFound);
-        }
         Ok(())
     }
 

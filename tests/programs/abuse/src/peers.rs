@@ -1,0 +1,231 @@
+//! Peers as targets, with kernels that only exchange messages: operations of threads, words and memory in states and orders in
+//! which no runtime makes them. What a peer keeps is its program's alone, so that the program still works is what is to be shown.
+
+#![allow(unsafe_code)]
+
+use core::ptr::with_exposed_provenance;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use dyad::prelude::task::*;
+use dyad::sys::raw;
+use dyad::{sys, thread};
+use dyad_abi::cap::{SinvOp, call_word};
+use dyad_abi::service::{pager, process, slot};
+use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, stack_slot};
+
+use crate::services::{Attack, NO_NODES, request};
+use sys::Error::{BadArgument, NoSuchNode, NotFound};
+
+/// How long a thread may take for what it does at once.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it is looked whether something happens that must not.
+const LOOK: Duration = Duration::from_millis(20);
+/// Ranges that two threads give back at a time.
+const RANGES: u64 = 10;
+
+/// What a thread has come to that moves in its second life.
+static LANDED: AtomicU64 = AtomicU64::new(0);
+/// How often a call of `MOVE` has come back where nothing has come.
+static TWICE: AtomicU64 = AtomicU64::new(0);
+/// The range that two threads give back: its start.
+static RANGE: AtomicU64 = AtomicU64::new(0);
+/// How often a thread has given a range back, and how often it was refused.
+static DONE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Waits until a word has a value. Whether it has.
+fn becomes(word: &AtomicU64, value: u64) -> bool {
+    let end = Instant::now() + PATIENCE;
+    while word.load(Ordering::Acquire) != value {
+        if Instant::now() > end {
+            return false;
+        }
+        thread::sleep(Duration::from_micros(50));
+    }
+    true
+}
+
+/// Invokes the process service, whatever it answers.
+fn process(words: [u64; 4]) -> u64 {
+    raw::request(call_word(slot::PROCESS, SinvOp::Invoke as u32), words).status
+}
+
+/// Where a thread goes on that has moved: it ends there.
+extern "C" fn landed(argument: u64) -> ! {
+    LANDED.store(argument, Ordering::Release);
+    loop {
+        process([process::END_THREAD, 0, 0, 0]);
+    }
+}
+
+/// The calling thread moves to a node of the other ISA. It goes on there in `landed`.
+fn go(node: NodeId, argument: u64) {
+    let other = isa().other();
+    let id = sys::thread::id().unwrap_or_default();
+    let (_, top) = stack_slot(other, id);
+    let sp = sys::group::empty_on(other, top);
+    let words = [
+        process::MOVE | (node.index() as u64) << 8,
+        landed as *const () as usize as u64 | process::WITH_ARGUMENT,
+        sp,
+        argument,
+    ];
+    process(words);
+    // Nobody comes back here.
+    TWICE.fetch_add(1, Ordering::Relaxed);
+    loop {
+        thread::sleep(PATIENCE);
+    }
+}
+
+/// Gives back ranges as they are named in `RANGE`.
+fn gives_back() {
+    let mut last = 0;
+    loop {
+        let at = RANGE.load(Ordering::Acquire);
+        if at == u64::MAX {
+            return;
+        }
+        if at == last {
+            sys::yield_now();
+            continue;
+        }
+        last = at;
+        let done = request(slot::PAGER, [pager::UNMAP, at, PAGE_SIZE, 0]);
+        DONE[usize::from(done == Err(NotFound))].fetch_add(1, Ordering::Release);
+    }
+}
+
+/// The attacks.
+pub const ATTACKS: [Attack; 6] = [
+    Attack {
+        name: "peer_moves_to_nowhere",
+        act: |a| {
+            let here = dyad::node().index() as u64;
+            let nodes = a.nodes.len() as u64;
+            for node in NO_NODES.into_iter().chain([here, nodes, 255, 256 | here]) {
+                let what = process::MOVE | (node << 8);
+                // The own node has no bits beyond those of a number.
+                a.ask(slot::PROCESS, [what, 16, 0, 0], &[NoSuchNode]);
+            }
+        },
+    },
+    Attack {
+        name: "peer_moves_in_a_second_life",
+        act: |a| {
+            let here = dyad::node();
+            let Some(&other) = a.nodes.iter().find(|&&n| n != here) else {
+                return;
+            };
+            LANDED.store(0, Ordering::Relaxed);
+            // Its kernel thread here waits for the next thread with the number.
+            let first = thread::spawn_on(here, || ());
+            let first = first.and_then(|t| t.join());
+            let second = thread::spawn_on(here, move || go(other, 7));
+            a.tries += 1;
+            match second.and_then(|t| first.map(|()| t)) {
+                Ok(second) => core::mem::forget(second),
+                Err(e) => a.found(format!("no thread: {e}")),
+            }
+            if !becomes(&LANDED, 7) {
+                a.found("the thread has not come".into());
+            }
+            thread::sleep(LOOK);
+            match TWICE.swap(0, Ordering::Relaxed) {
+                0 => {}
+                n => a.found(format!("{n} threads are on two nodes")),
+            }
+        },
+    },
+    Attack {
+        name: "peer_memory_given_back_by_two",
+        act: |a| {
+            let nodes = a.nodes.iter().copied();
+            let threads: Vec<_> = nodes.map(|n| thread::spawn_on(n, gives_back)).collect();
+            let count = threads.len() as u64;
+            for _ in 0..RANGES {
+                for done in &DONE {
+                    done.store(0, Ordering::Relaxed);
+                }
+                let Ok(at) = request(slot::PAGER, [pager::MAP_ANON, PAGE_SIZE, 0, 0]) else {
+                    return a.found("no memory".into());
+                };
+                let word = with_exposed_provenance::<AtomicU64>(at as usize);
+                // SAFETY: 1. Just mapped, aligned, and given back only when the word is not used any more.
+                unsafe { (*word).store(at, Ordering::Relaxed) };
+                RANGE.store(at, Ordering::Release);
+                a.tries += count - 1;
+                if !becomes(&DONE[0], 1) || !becomes(&DONE[1], count - 1) {
+                    return a.found("a thread that gives memory back gets no answer".into());
+                }
+            }
+            RANGE.store(u64::MAX, Ordering::Release);
+            for thread in threads {
+                if thread.and_then(|t| t.join()).is_err() {
+                    a.found("no thread".into());
+                }
+            }
+            RANGE.store(0, Ordering::Relaxed);
+        },
+    },
+    Attack {
+        name: "peer_words_in_odd_orders",
+        act: |a| {
+            for key in [0, 1, a.own, a.own + 1, 1 << 47, u64::MAX] {
+                for what in [
+                    [process::FUTEX_END, key, 0, 0],
+                    [process::FUTEX_WAKE, key, u64::MAX, 0],
+                    [process::FUTEX_BEGIN, key, 0, 0],
+                    [process::FUTEX_BEGIN, !key, 0, 0],
+                    [process::FUTEX_WAKE, key, 0, 0],
+                    [process::FUTEX_WAKE, !key, u64::MAX, 0],
+                    [process::FUTEX_END, key, 0, 0],
+                    [process::FUTEX_END, key, 0, 0],
+                ] {
+                    if process(what) != 0 {
+                        a.found(format!("{what:x?} is refused"));
+                    }
+                }
+            }
+            for n in [MAX_PROGRAM_THREADS, 255, 1 << 32, u64::MAX] {
+                a.ask(
+                    slot::PROCESS,
+                    [process::WAKE, n, 0, 0],
+                    &[NotFound, BadArgument],
+                );
+            }
+        },
+    },
+    Attack {
+        name: "peer_waits_for_words_and_ends",
+        act: |a| {
+            let word = a.own;
+            for node in a.nodes.clone() {
+                let waits = thread::spawn_on(node, move || {
+                    process([process::FUTEX_BEGIN, word, 0, 0]);
+                });
+                a.tries += 1;
+                if waits.and_then(|t| t.join()).is_err() {
+                    a.found("no thread".into());
+                }
+            }
+            process([process::FUTEX_WAKE, word, u64::MAX, 0]);
+        },
+    },
+    Attack {
+        name: "peer_arrives_again",
+        act: |a| {
+            for node in a.nodes.clone() {
+                let waits = thread::spawn_on(node, || {
+                    process([process::ARRIVED, 0, 0, 0]);
+                });
+                a.tries += 1;
+                match waits {
+                    // Nothing ever comes to it. It is there when the program ends.
+                    Ok(waits) => core::mem::forget(waits),
+                    Err(e) => a.found(format!("no thread: {e}")),
+                }
+            }
+            thread::sleep(LOOK);
+        },
+    },
+];
