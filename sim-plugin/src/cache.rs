@@ -27,7 +27,9 @@ pub use watch::{Watched, Watcher};
 use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use dyad_abi::ident::MAX_NODES;
 use dyad_abi::marker::{Marker, WindowId};
+use dyad_abi::service::program;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_shm::FUSED_BASE;
 use dyad_sim_model::account::Counters;
@@ -255,6 +257,8 @@ pub struct Cpu {
     last: Option<Counters>,
     devices: u64,
     unknown: u64,
+    /// How often a page of a program was looked up, by the pool where it was.
+    program_pages: [u64; MAX_NODES + 1],
     /// Translations that were compared with QEMU's, and those that were wrong.
     checked: u64,
     wrong: u64,
@@ -281,6 +285,7 @@ impl Cpu {
             last: None,
             devices: 0,
             unknown: 0,
+            program_pages: [0; MAX_NODES + 1],
             checked: 0,
             wrong: 0,
             registers: Registers::find(setup.isa()),
@@ -385,6 +390,11 @@ impl Cpu {
             Some(Place::Memory(physical)) => {
                 let frame = self.setup.frame(physical);
                 self.tlb.insert(address, frame);
+                if program::has_memory_at(address)
+                    && let Some(pool) = self.setup.pool(physical)
+                {
+                    self.program_pages[pool] += 1;
+                }
                 self.touch_any(kind, frame, address);
             }
             Some(Place::Device(_)) => self.devices += 1,
@@ -496,6 +506,11 @@ impl Cpu {
         };
         let awaited = self.awaited.marker(marker, all);
         self.regions.marker(marker, Passed { all, awaited });
+    }
+
+    /// How often a page of a program's heap or stacks was looked up, by pool.
+    pub fn program_pages(&self) -> [u64; MAX_NODES + 1] {
+        self.program_pages
     }
 
     /// What has passed in waits for messages that are over.

@@ -220,6 +220,7 @@ impl Setup {
                 breakdown_ps,
                 devices,
                 unknown,
+                program_pages: c.program_pages(),
                 translations_checked: checked,
                 translations_wrong: wrong,
                 ..CpuReport::default()
@@ -345,6 +346,14 @@ impl Setup {
         // Pools are whole pages, and so are their places in the directory.
         let place = self.memory.locate(first);
         Frame::new(page, place.map(|p| p.index as u32 / LINES_PER_PAGE))
+    }
+
+    /// The number of the pool in which a physical address is.
+    pub fn pool(&self, physical: u64) -> Option<usize> {
+        let pools = &self.config.pools;
+        pools
+            .iter()
+            .position(|p| physical.wrapping_sub(p.base) < p.size)
     }
 
     /// A block is being translated.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::{AddAssign, SubAssign};
 
+use dyad_abi::ident::MAX_NODES;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Level;
@@ -178,6 +179,10 @@ pub struct CpuReport {
     /// counters either.
     #[serde(default)]
     pub unknown: u64,
+    /// How often it was looked up where a page of a program's heap or stacks is, by pool: those of the nodes, then the
+    /// CXL pool.
+    #[serde(default)]
+    pub program_pages: [u64; MAX_NODES + 1],
     /// Remembered translations that were compared with QEMU's, if that was asked for.
     #[serde(default)]
     pub translations_checked: u64,

@@ -204,17 +204,17 @@ pub mod slot {
 /// Frames of a block of memory for pages: what one large page maps.
 pub const BLOCK_FRAMES: u64 = 512;
 /// Where a peer has the blocks, one behind the other.
-pub const WINDOW: u64 = 0x20_0000_0000;
+pub const WINDOW: u64 = 0x2020_0000_0000;
 /// Where a peer has the rings: that from node `a` to node `b` is number `8 a + b`.
-pub const RINGS: u64 = 0x18_0000_0000;
+pub const RINGS: u64 = 0x2018_0000_0000;
 /// Distance of rings.
 pub const RING_STRIDE: u64 = 1 << 20;
 /// Pages of a ring, with the words by which its reader sleeps.
 pub const RING_PAGES: u64 = 32;
 /// Where a peer has the bytes of the program's data, read-only; at the origin only.
-pub const IMAGE: u64 = 0x10_0000_0000;
+pub const IMAGE: u64 = 0x2010_0000_0000;
 /// Where a peer is told what it has: [`Setup`], read-only.
-pub const SETUP: u64 = 0x17_0000_0000;
+pub const SETUP: u64 = 0x2017_0000_0000;
 
 /// Address of the ring from one node to another.
 pub const fn ring(from: NodeId, to: NodeId) -> u64 {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::record::name;
 use dyad_abi::service::peer::{Counted, Kernels, Transport};
-use dyad_launcher::config::RunConfig;
-use dyad_launcher::launch::RunReport;
+use dyad_launcher::config::{RunConfig, Sim};
+use dyad_launcher::launch::{Check, RunReport};
 use dyad_launcher::paths;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
@@ -56,11 +56,50 @@ pub fn trials() -> Vec<Trial> {
         ),
         test(
             Tiers::FULL.and(Tiers::LONG),
+            "machines_find_pages_on_their_own_nodes_only",
+            witnessed,
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
             "a_page_of_another_node_is_found",
             foreign_page,
         ),
         test(Tiers::LONG, "two_writers_of_a_page_for_long", writers),
     ]
+}
+
+/// The simulator sees where the pages are that a program uses, and how long its CPUs only wait for messages.
+fn witnessed() -> Result<(), Failed> {
+    let config = |kernels| RunConfig {
+        kernels,
+        work: console::app("hop", ""),
+        sim: Sim::Timing,
+        timeout: Some(Duration::from_secs(240)),
+        ..RunConfig::default()
+    };
+    let (report, text) = console::good(&config(Kernels::Multiple))?;
+    let seen = |c: &&Check| c.name == "sim.separation" && c.ok && !c.detail.starts_with("0 ");
+    let nodes = report.checks.iter().filter(seen).count();
+    let waits = |report: &RunReport| {
+        let sim = report.simulation.as_ref();
+        let all = sim.map(|s| {
+            s.nodes
+                .iter()
+                .map(|n| n.total.breakdown_ps.msg_wait)
+                .collect()
+        });
+        all.unwrap_or_else(Vec::new)
+    };
+    let waited = waits(&report);
+    if nodes != 2 || waited.len() != 2 || waited.contains(&0) {
+        let why = format_args!("{nodes} nodes have seen pages, waits of {waited:?} ps");
+        return console::because(&text, why);
+    }
+    let (fused, text) = console::good(&config(Kernels::Fused))?;
+    match waits(&fused)[..] {
+        [0, 0] => Ok(()),
+        ref waits => console::because(&text, format_args!("fused: waits of {waits:?} ps")),
+    }
 }
 
 /// Init gives one process a page of the other one's: the program is none the worse for it, but the run fails.

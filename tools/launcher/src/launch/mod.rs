@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 
 use dyad_abi::Isa;
 use dyad_abi::record::EXIT_OK;
-use dyad_sim_model::config::Order;
+use dyad_abi::service::peer::Kernels;
+use dyad_sim_model::config::{Level, Order};
 
 use crate::build::Said;
 use crate::config::{RunConfig, Sim};
@@ -155,7 +156,7 @@ fn run_steps(
 
 /// Puts the reports of the plugins together and adds what they say about the simulation itself to
 /// the checks.
-fn judge(report: &mut RunReport) {
+fn judge(report: &mut RunReport, kernels: Kernels) {
     let Some(outcome) = &mut report.simulation else {
         return;
     };
@@ -180,13 +181,17 @@ fn judge(report: &mut RunReport) {
         }
         machines.push(machine.unwrap_or_default());
     }
-    let kernels: Vec<PathBuf> = (report.nodes.iter())
+    let is_group = kernels == Kernels::Multiple;
+    let images: Vec<PathBuf> = (report.nodes.iter())
         .map(|node| report.dir.join(format!("kernel-{}", node.isa)))
         .collect();
-    let verdicts = outcome.take(&machines);
+    let mut verdicts = outcome.take(&machines);
+    if is_group && outcome.config.level >= Level::Cache {
+        verdicts.extend(outcome.separation(&machines));
+    }
     for verdict in verdicts
         .into_iter()
-        .chain(outcome.sanitize(&machines, &kernels))
+        .chain(outcome.sanitize(&machines, &images))
     {
         report.checks.push(Check {
             name: verdict.name.into(),

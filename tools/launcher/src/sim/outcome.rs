@@ -226,6 +226,41 @@ impl Outcome {
         }
     }
 
+    /// Whether no process of a group has used a page of another node: where the machines found the pages of its heap and
+    /// stacks, whatever the kernels' tables say in the end.
+    pub fn separation(&self, machines: &[Option<MachineReport>]) -> Vec<Verdict> {
+        let nodes = machines.iter().enumerate();
+        let judged = nodes.filter_map(|(node, machine)| {
+            let mut own = 0;
+            let mut others = Vec::new();
+            for (pool, &n) in machine
+                .as_ref()?
+                .cpus
+                .iter()
+                .flat_map(|c| c.program_pages.iter().enumerate())
+            {
+                match pool == node {
+                    true => own += n,
+                    false if n > 0 => others.push(format!("{n} in pool {pool}")),
+                    false => {}
+                }
+            }
+            Some(Verdict {
+                name: "sim.separation",
+                node,
+                ok: others.is_empty(),
+                detail: match others.is_empty() {
+                    true => format!("{own} looks at pages, all in the node's own pool"),
+                    false => format!(
+                        "pages of the process were found elsewhere: {}",
+                        others.join(", ")
+                    ),
+                },
+            })
+        });
+        judged.collect()
+    }
+
     /// Whether the breakdown explains the time: of every CPU, of every region, and of the clock.
     fn closure(&self, node: usize, machine: &MachineReport) -> Verdict {
         let open = |what: String, explained: u64, time: u64| {
@@ -438,6 +473,26 @@ pub(crate) mod tests {
             .unwrap();
         let set = vec![("l3.size".to_string(), "4MiB".to_string())];
         Outcome::new(config, set, Versions::default())
+    }
+
+    #[test]
+    fn a_page_in_the_pool_of_another_node_is_seen() {
+        let mut machines = [Some(machine(0, 1000)), Some(machine(1, 1000)), None];
+        for (node, m) in machines.iter_mut().flatten().enumerate() {
+            m.cpus[0].program_pages[node] = 7;
+        }
+        let ok = |machines: &[_]| -> Vec<bool> {
+            let verdicts = outcome().separation(machines);
+            verdicts.into_iter().map(|v| v.ok).collect()
+        };
+        assert_eq!(ok(&machines), [true, true]);
+        // Another node's, or the CXL pool's, which comes last.
+        for (node, pool) in [(0, 1), (1, 0), (1, 2)] {
+            let mut wrong = machines.clone();
+            let m = wrong[node].as_mut().expect("a machine");
+            m.cpus[0].program_pages[pool] = 1;
+            assert_eq!(ok(&wrong), [node != 0, node != 1]);
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use dyad_abi::service::{
     program, slot, thread_id,
 };
 use dyad_abi::user::{
-    HEAP_BASE, MAX_PROGRAM_THREADS, PAGE_SIZE, SHARED_BASE, stack_slot, tcb_address,
+    HEAP_END, MAX_PROGRAM_THREADS, PAGE_SIZE, SHARED_BASE, stack_slot, tcb_address,
 };
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_services::frames::Arena;
@@ -578,16 +578,18 @@ pub struct Window {
 }
 
 impl Window {
+    /// Not among the addresses of programs' heaps: the simulator knows pages of programs by these.
+    const BASE: u64 = 2 * HEAP_END;
     const LEN: u64 = 1 << 30;
 
     /// The window, on the ISA that init runs on.
     pub fn new(own: Program, isa: Isa) -> Done<Window> {
         own.space
-            .add_region(HEAP_BASE, Window::LEN, RegionKind::Shared, true)
+            .add_region(Window::BASE, Window::LEN, RegionKind::Shared, true)
             .during("window")?;
         Ok(Window {
             own,
-            next: HEAP_BASE,
+            next: Window::BASE,
             isa,
         })
     }
@@ -600,7 +602,7 @@ impl Window {
         fill: impl FnOnce(&mut [u8; PAGE]),
     ) -> Result<()> {
         let va = self.next;
-        if va >= HEAP_BASE + Window::LEN {
+        if va >= Window::BASE + Window::LEN {
             return Err(Error::Full);
         }
         self.next += PAGE_SIZE;
