@@ -80,15 +80,9 @@ fn witnessed() -> Result<(), Failed> {
     let (report, text) = console::good(&config(Kernels::Multiple))?;
     let seen = |c: &&Check| c.name == "sim.separation" && c.ok && !c.detail.starts_with("0 ");
     let nodes = report.checks.iter().filter(seen).count();
-    let waits = |report: &RunReport| {
-        let sim = report.simulation.as_ref();
-        let all = sim.map(|s| {
-            s.nodes
-                .iter()
-                .map(|n| n.total.breakdown_ps.msg_wait)
-                .collect()
-        });
-        all.unwrap_or_else(Vec::new)
+    let waits = |report: &RunReport| -> Vec<u64> {
+        let nodes = report.simulation.iter().flat_map(|s| &s.nodes);
+        nodes.map(|n| n.total.breakdown_ps.msg_wait).collect()
     };
     let waited = waits(&report);
     if nodes != 2 || waited.len() != 2 || waited.contains(&0) {

@@ -61,7 +61,7 @@ pub use counters::Counters;
 pub use event::{Action, Event, Outcome, Port, Refusal, Source};
 pub use ids::{Access, Incarnation, NodeSet, Page, Range, Right, Seq, ThreadNo, Time, Txn};
 pub use list::List;
-pub use node::{Config, Dsm, LOOK_NS, WOKEN_NS};
+pub use node::{Config, Dsm, WOKEN_NS};
 pub use record::{Copies, Record};
 pub use table::{Item, Table};
 pub use weakening::Weakening;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dyad_dsm::{Access, Action, Event, LOOK_NS, Outcome, Right, WOKEN_NS, Weakening};
+use dyad_dsm::{Access, Action, Event, Outcome, Right, WOKEN_NS, Weakening};
 use dyad_tier::size;
 
 use crate::group::{Group, fault_at, node, page};
