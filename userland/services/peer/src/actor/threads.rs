@@ -112,6 +112,8 @@ impl Threads {
         let one = self.one(n)?;
         match one.gone {
             _ if here == ORIGIN && live >> n & 1 == 0 => Err(Error::NotFound),
+            // It is about to begin here. Where it was before says that the origin knows, and the origin names this node.
+            _ if one.waits_for_others.is_some() => Ok(None),
             Some(node) => Ok(Some(node)),
             None if one.exists => Ok(None),
             None if here == ORIGIN => Err(Error::NotFound),
