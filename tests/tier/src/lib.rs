@@ -15,7 +15,7 @@ pub const VARIABLE: &str = "DYAD_TIER";
 /// One tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
-    /// Some twelve minutes on two cores, builds included: what `cargo test` runs.
+    /// Some ten minutes on two cores, builds included: what `cargo test` runs.
     Quick,
     /// What `quick` leaves out, and larger sizes. Continuous integration runs it after `quick`.
     Full,

@@ -473,7 +473,7 @@ impl Actor {
                     Ok(0)
                 }
                 Ok(None) => self.request(a, b, c),
-                // It has ended: nobody waits.
+                // It has ended: no thread waits there.
                 Err(_) if what == service::ask::WAKE && a < MAX_PROGRAM_THREADS => Ok(0),
                 Err(e) => Err(e),
             },
