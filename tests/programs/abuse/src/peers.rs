@@ -23,6 +23,11 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Ranges that two threads give back at a time.
 const RANGES: u64 = 10;
 
+/// Threads on each node that wake another one.
+const WAKERS: u64 = 3;
+
+/// The thread that they wake; 0: none yet; the largest number: none any more.
+static WOKEN: AtomicU64 = AtomicU64::new(0);
 /// What a thread has come to that moves in its second life.
 static LANDED: AtomicU64 = AtomicU64::new(0);
 /// How often a call of `MOVE` has come back where nothing has come.
@@ -95,8 +100,19 @@ fn gives_back() {
     }
 }
 
+/// Wakes the thread that is named in `WOKEN`, whether there is one or not.
+fn wakes() {
+    loop {
+        match WOKEN.load(Ordering::Acquire) {
+            0 => sys::yield_now(),
+            u64::MAX => return,
+            n => drop(process([process::WAKE, n, 0, 0])),
+        }
+    }
+}
+
 /// The attacks.
-pub const ATTACKS: [Attack; 6] = [
+pub const ATTACKS: [Attack; 7] = [
     Attack {
         name: "peer_moves_to_nowhere",
         act: |a| {
@@ -209,6 +225,39 @@ pub const ATTACKS: [Attack; 6] = [
                 }
             }
             process([process::FUTEX_WAKE, word, u64::MAX, 0]);
+        },
+    },
+    Attack {
+        name: "peer_wakes_of_a_thread_that_begins",
+        act: |a| {
+            WOKEN.store(0, Ordering::Relaxed);
+            // The nodes where it does not begin are busy, so it begins late.
+            let others = a.nodes.iter().cycle().take(2 * WAKERS as usize);
+            let all: Vec<_> = others.map(|&n| thread::spawn_on(n, wakes)).collect();
+            let numbers = all.iter().flatten().map(|t| t.thread().number() as u64);
+            let next = numbers.max().unwrap_or_default() + 1;
+            WOKEN.store(next, Ordering::Release);
+            let nodes = a.nodes.clone();
+            for &node in nodes.iter().cycle().take(2 * WAKERS as usize) {
+                let since = Instant::now();
+                a.tries += 1;
+                if thread::spawn_on(node, || ())
+                    .and_then(|t| t.join())
+                    .is_err()
+                {
+                    a.found("no thread".into());
+                }
+                if Instant::now() - since > PATIENCE {
+                    a.found("a thread begins late".into());
+                    break;
+                }
+            }
+            WOKEN.store(u64::MAX, Ordering::Release);
+            for thread in all {
+                if thread.and_then(|t| t.join()).is_err() {
+                    a.found("no thread".into());
+                }
+            }
         },
     },
     Attack {
