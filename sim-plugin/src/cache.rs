@@ -20,16 +20,17 @@
 //! | access to a device | not at all; counted |
 //! | flush, write-back of a line; DC ZVA | by the address, computed from the registers |
 
+mod passed;
 mod watch;
 
+use passed::Awaited;
+pub use passed::{Part, Passed};
 pub use watch::{Watched, Watcher};
 
-use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::marker::{Marker, WindowId};
-use dyad_abi::service::program;
 use dyad_abi::user::PAGE_SIZE;
 use dyad_shm::FUSED_BASE;
 use dyad_sim_model::account::Counters;
@@ -41,7 +42,7 @@ use crate::cached::Setup;
 use crate::clock;
 use crate::ffi::{Registers, Words};
 use crate::maintenance::{LineOp, Operand};
-use crate::regions::{Region, Regions, Timed};
+use crate::regions::{Region, Regions};
 use crate::tlb::{Frame, Tlb};
 use crate::windows::Place;
 
@@ -144,101 +145,6 @@ pub enum Quick {
     Elsewhere(Frame),
     /// Nowhere.
     Unknown,
-}
-
-/// What has passed on a CPU in some time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
-    /// What was counted.
-    pub counts: Counters,
-    /// Simulated time; 0 without a clock.
-    pub time_ps: u64,
-    /// The part of it in which the CPU was halted.
-    pub idle_ps: u64,
-    /// The part of the time in which the CPU was halted and a doorbell was on its way.
-    pub ipi_ps: u64,
-}
-
-impl Add for Part {
-    type Output = Part;
-    fn add(self, other: Part) -> Part {
-        Part {
-            counts: self.counts + other.counts,
-            time_ps: self.time_ps + other.time_ps,
-            idle_ps: self.idle_ps + other.idle_ps,
-            ipi_ps: self.ipi_ps + other.ipi_ps,
-        }
-    }
-}
-
-impl Sub for Part {
-    type Output = Part;
-    fn sub(self, other: Part) -> Part {
-        Part {
-            counts: self.counts - other.counts,
-            time_ps: self.time_ps - other.time_ps,
-            idle_ps: self.idle_ps - other.idle_ps,
-            ipi_ps: self.ipi_ps - other.ipi_ps,
-        }
-    }
-}
-
-/// What has passed on a CPU in some time, and in that part of it in which it only waited for messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
-    /// All of it.
-    pub all: Part,
-    /// The part between [`Marker::AWAITS`] and [`Marker::COMES`].
-    pub awaited: Part,
-}
-
-impl Timed for Passed {
-    fn time_ps(&self) -> u64 {
-        self.all.time_ps
-    }
-}
-
-impl Add for Passed {
-    type Output = Passed;
-    fn add(self, other: Passed) -> Passed {
-        Passed {
-            all: self.all + other.all,
-            awaited: self.awaited + other.awaited,
-        }
-    }
-}
-
-impl Sub for Passed {
-    type Output = Passed;
-    fn sub(self, other: Passed) -> Passed {
-        Passed {
-            all: self.all - other.all,
-            awaited: self.awaited - other.awaited,
-        }
-    }
-}
-
-/// The waits of a CPU for messages.
-#[derive(Clone, Copy, Debug, Default)]
-struct Awaited {
-    /// What had passed when the wait began that lasts.
-    since: Option<Part>,
-    /// What passed in those that are over.
-    sum: Part,
-}
-
-impl Awaited {
-    /// Follows a marker; `now` is what has passed so far. Gives what of it passed in waits.
-    fn marker(&mut self, marker: Marker, now: Part) -> Part {
-        match marker {
-            Marker::AWAITS => self.since = Some(self.since.unwrap_or(now)),
-            Marker::COMES => {
-                self.sum = self.sum + self.since.take().map_or(Part::default(), |then| now - then)
-            }
-            _ => {}
-        }
-        self.sum + self.since.map_or(Part::default(), |then| now - then)
-    }
 }
 
 /// The model's state of a CPU, and what it takes to find out where accesses go.
@@ -390,9 +296,7 @@ impl Cpu {
             Some(Place::Memory(physical)) => {
                 let frame = self.setup.frame(physical);
                 self.tlb.insert(address, frame);
-                if program::has_memory_at(address)
-                    && let Some(pool) = self.setup.pool(physical)
-                {
+                if let Some(pool) = self.setup.program_pool(address, physical) {
                     self.program_pages[pool] += 1;
                 }
                 self.touch_any(kind, frame, address);
@@ -573,35 +477,5 @@ impl Cpu {
     /// instructions is fetched. QEMU too lets CPUs go on for a while.
     pub fn translations_changed(&self) {
         self.translations_changed.store(true, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(time_ps: u64) -> Part {
-        Part {
-            time_ps,
-            ..Part::default()
-        }
-    }
-
-    #[test]
-    fn waits_for_messages_add_up_and_count_while_they_last() {
-        let mut awaited = Awaited::default();
-        let mut mark = |marker, now| awaited.marker(marker, at(now)).time_ps;
-        // An end without a begin is none.
-        assert_eq!(mark(Marker::COMES, 5), 0);
-        assert_eq!(mark(Marker::AWAITS, 10), 0);
-        // Halts within a wait are others' markers, and a second begin is none.
-        assert_eq!(mark(Marker::WAITS, 14), 4);
-        assert_eq!(mark(Marker::AWAITS, 15), 5);
-        assert_eq!(mark(Marker::WORKS, 17), 7);
-        assert_eq!(mark(Marker::COMES, 30), 20);
-        assert_eq!(mark(Marker::WAITS, 40), 20);
-        assert_eq!(mark(Marker::AWAITS, 100), 20);
-        assert_eq!(mark(Marker::COMES, 103), 23);
-        assert_eq!(awaited.sum.time_ps, 23);
     }
 }

@@ -21,6 +21,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use dyad_abi::Isa;
 use dyad_abi::marker::{Decoded, Marker, MarkerOp, decode};
+use dyad_abi::service::{self, program};
+use dyad_abi::user::{HEAP_BASE, HEAP_END, thread_at};
 use dyad_sim_model::account;
 use dyad_sim_model::coherent::Core;
 use dyad_sim_model::config::{Coherence, Level, SimConfig};
@@ -348,12 +350,18 @@ impl Setup {
         Frame::new(page, place.map(|p| p.index as u32 / LINES_PER_PAGE))
     }
 
-    /// The number of the pool in which a physical address is.
-    pub fn pool(&self, physical: u64) -> Option<usize> {
-        let pools = &self.config.pools;
-        pools
-            .iter()
-            .position(|p| physical.wrapping_sub(p.base) < p.size)
+    /// The pool in which a page of a program's heap or stacks is. Services have neither heaps nor threads of programs.
+    pub fn program_pool(&self, address: u64, physical: u64) -> Option<usize> {
+        let of_program = |id: u32| {
+            let (number, _) = service::thread_of_id(id.into());
+            (program::FIRST..program::PEER).contains(&number)
+        };
+        let is_heap = (HEAP_BASE..HEAP_END).contains(&address);
+        if !is_heap && !thread_at(address).is_some_and(of_program) {
+            return None;
+        }
+        let mut pools = self.config.pools.iter();
+        pools.position(|p| physical.wrapping_sub(p.base) < p.size)
     }
 
     /// A block is being translated.

@@ -270,19 +270,6 @@ pub mod program {
     pub const FIRST: u64 = 8;
     /// The peer on node 0; those on other nodes follow.
     pub const PEER: u64 = FIRST + crate::ident::MAX_NODES as u64;
-
-    /// Whether an address is in the heap or on a stack of a program, or of a process of a group: there are no threads of
-    /// services, and no memory of theirs.
-    pub const fn has_memory_at(address: u64) -> bool {
-        if crate::user::HEAP_BASE <= address && address < crate::user::HEAP_END {
-            return true;
-        }
-        let Some(id) = crate::user::thread_at(address) else {
-            return false;
-        };
-        let (program, _) = super::thread_of_id(id as u64);
-        FIRST <= program && program < PEER
-    }
     /// One past the last.
     pub const MAX: u64 = 32;
 

@@ -116,12 +116,12 @@ mod tests {
 
     use std::sync::Arc;
 
-    use dyad_host::{Config, kill_node, run};
+    use dyad_host::{Config, run};
     use dyad_sys::exit;
     use loom::thread::{spawn, yield_now};
 
     use super::*;
-    use crate::sync::tests::{in_time, node, start_on};
+    use crate::sync::tests::{in_time, lose_a_thread};
     use crate::sync::{WHEN_WAITED, wait};
 
     type Modelled = loom::sync::atomic::AtomicU32;
@@ -140,8 +140,8 @@ mod tests {
         }
     }
 
-    /// Nobody leaves a round before all have come to it, and whoever leaves it sees what the others have done before. A
-    /// thread that comes to the next round while the last one leaves counts there.
+    /// A thread leaves a round after all threads have come to it. It then sees what the other threads have written before.
+    /// A thread that comes to the next round while others leave this one counts in the next round.
     #[test]
     fn rounds_begin_when_all_have_come() {
         loom::model(|| {
@@ -177,14 +177,8 @@ mod tests {
         static GATE: Barrier = Barrier::new(2);
 
         fn entry(argument: u64) -> ! {
-            if thread::Number::of_argument(argument) != Some(thread::Number::FIRST) {
-                loop {
-                    dyad_sys::yield_now();
-                }
-            }
-            start_on(1);
-            kill_node(node(1));
-            // The loss is told once.
+            lose_a_thread(argument);
+            // A thread is told of a loss once.
             assert_eq!(wait(&AtomicU32::new(0), 0), Err(Error::NodeDead));
             WHEN_WAITED.set(Some(|| _ = GATE.rounds.round.increase(Ordering::Release)));
             assert_eq!(GATE.wait(), Ok(Last(false)));

@@ -166,6 +166,17 @@ pub(super) fn start_on(n: u64) -> thread::Number {
     number
 }
 
+/// At the entry of each thread: the first one goes on when another thread has been lost with its node.
+pub(super) fn lose_a_thread(argument: u64) {
+    if thread::Number::of_argument(argument) != Some(thread::Number::FIRST) {
+        loop {
+            dyad_sys::yield_now();
+        }
+    }
+    start_on(1);
+    kill_node(node(1));
+}
+
 /// What a lost thread has taken is refused to those who wait for it.
 #[test]
 fn what_a_lost_thread_has_is_not_waited_for() {
@@ -269,14 +280,8 @@ fn a_permit_that_has_come_is_found_after_a_loss() {
 
     fn entry(argument: u64) -> ! {
         use core::sync::atomic::Ordering;
-        if thread::Number::of_argument(argument) != Some(thread::Number::FIRST) {
-            loop {
-                dyad_sys::yield_now();
-            }
-        }
-        start_on(1);
-        kill_node(node(1));
-        // The loss is told once.
+        lose_a_thread(argument);
+        // A thread is told of a loss once.
         let word = core::sync::atomic::AtomicU32::new(0);
         assert_eq!(super::wait(&word, 0), Err(Error::NodeDead));
         super::WHEN_WAITED.set(Some(|| LATE.permits.store(1, Ordering::Release)));
@@ -292,13 +297,7 @@ fn a_permit_that_has_come_is_found_after_a_loss() {
 #[test]
 fn a_loss_ends_one_wait_of_a_thread() {
     fn entry(argument: u64) -> ! {
-        if thread::Number::of_argument(argument) != Some(thread::Number::FIRST) {
-            loop {
-                dyad_sys::yield_now();
-            }
-        }
-        start_on(1);
-        kill_node(node(1));
+        lose_a_thread(argument);
         let word = core::sync::atomic::AtomicU32::new(0);
         let soon = || dyad_sys::now().expect("a clock") + 1_000_000;
         let waited = [(); 3].map(|()| crate::futex::wait(&word, 0, soon()));
@@ -309,8 +308,8 @@ fn a_loss_ends_one_wait_of_a_thread() {
     in_time(|| assert_eq!(run(Config::default(), entry).code, 14));
 }
 
-/// The thread that does what happens once wakes those who wait for it. They would go on anyway when their patience is at an
-/// end: the quickest of several rounds tells the two apart.
+/// `Once` wakes the threads that wait for it. A thread that is not woken goes on all the same when its patience ends. So the
+/// quickest of several rounds must be quicker than that.
 #[test]
 fn who_does_what_happens_once_wakes_who_waits() {
     use core::sync::atomic::{AtomicU64, Ordering};

@@ -112,7 +112,8 @@ impl Threads {
         let one = self.one(n)?;
         match one.gone {
             _ if here == ORIGIN && live >> n & 1 == 0 => Err(Error::NotFound),
-            // It is about to begin here. Where it was before says that the origin knows, and the origin names this node.
+            // The thread is about to begin here. Its old record names the origin, and the origin names this node: two peers
+            // would pass the message back and forth.
             _ if one.waits_for_others.is_some() => Ok(None),
             Some(node) => Ok(Some(node)),
             None if one.exists => Ok(None),
@@ -393,9 +394,13 @@ impl Actor {
     /// Thread `n` begins here, when its kernel threads elsewhere have begun. Who asks is answered then.
     pub(super) fn begin_when_ready(&mut self, asker: Asker, n: u64) {
         if !self.prepare(n) {
-            match self.threads.one(n) {
-                Ok(one) => one.waits_for_others = Some(asker),
-                Err(_) => self.refuse(),
+            let before = match self.threads.one(n) {
+                Ok(one) => one.waits_for_others.replace(asker),
+                Err(_) => return self.refuse(),
+            };
+            // A kernel thread that says that it has ended, though it has not begun, lets its number be started again.
+            if let Some(before) = before {
+                self.answer(before, Err(Error::Again));
             }
             return;
         }
