@@ -492,6 +492,41 @@ fn news_for_the_root_thread_interrupt_whom_it_has_dispatched(rig: &Rig<'_>) -> O
     Ok(None)
 }
 
+/// The sender of a message is less urgent than the thread that has received it, perhaps also than a thread that this one
+/// has woken: the sender goes on only if the scheduler has no news to decide on.
+#[ktest(ops)]
+fn senders_go_on_unless_the_scheduler_has_to_decide_anew(rig: &Rig<'_>) -> Outcome {
+    let (ends, object) = endpoints(rig)?;
+    let (_, urgent) = waiting(rig, object, (1, 9), (ends, 20))?;
+    let (_, third) = waiting(rig, object, (2, 5), (ends, 21))?;
+    let e: &'static Endpoints = find(rig.cx.node, object, Endpoints::KIND)?;
+    while e.line(mine(rig))?.take_thread(rig.cx.node).is_some() {}
+    rig.k
+        .local
+        .root_line
+        .set(Some((object, e.line(mine(rig))?)));
+    let (cap, other) = thread(rig, object, 3)?;
+    rig.switches(cap, DISPATCH, &[3 << 56, 0])?;
+    let (to, on) = (sender(rig, object, 20, 4)?, sender(rig, object, 21, 4)?);
+    rig.switches(to, SEND, &[])?;
+    // That it sleeps until a time is news, but none that the sender has to wait for.
+    rig.switches(ends, RECEIVE, &[20, LATE])?;
+    ensure!(rig.runs(other), "the sender does not go on");
+    while e.line(mine(rig))?.take_thread(rig.cx.node).is_some() {}
+    rig.switches(to, SEND, &[])?;
+    gives!(rig.sys(on, SEND, &[]), Ok(0));
+    gives!(rig.state(third), Some(State::Ready));
+    ensure!(rig.runs(urgent), "it was interrupted for one less urgent");
+    rig.switches(ends, RECEIVE, &[20, LATE])?;
+    ensure!(
+        rig.runs(rig.thread),
+        "the sender goes on, not the scheduler"
+    );
+    gives!(rig.state(other), Some(State::Ready));
+    gives!(rig.state(urgent), Some(State::Blocked));
+    Ok(None)
+}
+
 #[ktest(ops)]
 fn guarded_ends_are_mute_after_revocation(rig: &Rig<'_>) -> Outcome {
     let (ends, object) = endpoints(rig)?;

@@ -135,20 +135,25 @@ pub fn run_at_once<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> bool {
     true
 }
 
+/// Whether the endpoint of this CPU's root thread has something pending that the root thread has not taken.
+pub(super) fn has_news(cx: &KernelCtx) -> bool {
+    // Endpoints that are gone have no news; their frame may be anything.
+    cx.local.root_line.get().is_some_and(|(object, line)| {
+        line.has_pending(cx.node) && cx.frames().is_object(object, Endpoints::KIND)
+    })
+}
+
 /// Gives the CPU back to its root thread if the root thread's endpoint has something pending. All threads
 /// above it become ready, and the scheduler decides anew.
 pub fn serve_root<P: Platform>(cx: &KernelCtx) {
-    let news = cx
-        .local
-        .root_line
-        .get()
-        // Endpoints that are gone have no news; their frame may be anything.
-        .is_some_and(|(object, line)| {
-            line.has_pending(cx.node) && cx.frames().is_object(object, Endpoints::KIND)
-        });
-    if news || (cx.local.direct.get() && root_ready(cx)) {
-        preempt::<P>(cx, Stopped::Interrupted, |_| true);
+    if has_news(cx) || (cx.local.direct.get() && root_ready(cx)) {
+        interrupt::<P>(cx);
     }
+}
+
+/// Gives the CPU back to its root thread. All threads above it become ready.
+pub(super) fn interrupt<P: Platform>(cx: &KernelCtx) {
+    preempt::<P>(cx, Stopped::Interrupted, |_| true);
 }
 
 /// Makes a thread the root thread of a CPU of this node: the CPU runs it when no other thread runs.

@@ -27,6 +27,7 @@ use dyad_ring::sleep;
 use dyad_shm::frame::WeakRef;
 
 use super::chain::{give, give_back, go_on, take_dispatcher};
+use super::root::{has_news, interrupt};
 use super::{OpOutcome, complete_frame, current, is_root, release, was_dispatched};
 use super::{SwitchReason, budget};
 use dyad_machine::kernel_ctx::KernelCtx;
@@ -180,6 +181,9 @@ pub fn block<P: Platform>(
     t.deadline.store(deadline, Ordering::Relaxed);
     t.result.store(2, Ordering::Relaxed);
     let next = take_dispatcher::<P>(cx, t);
+    // The sender goes on without a turn of the run loop, and has not been chosen again since: what has become ready
+    // meanwhile may be more urgent. Looked at before this thread's own news.
+    let overdue = matches!(next, Some((_, SwitchReason::Send))) && has_news(cx);
     if next.is_none() && is_root(t) {
         // A root thread: what comes here interrupts the thread that runs.
         let object = WeakRef::from_bits(endpoints).ok_or(Error::Corrupt)?;
@@ -199,7 +203,12 @@ pub fn block<P: Platform>(
     }
     release::<P>(cx, t);
     match sleep_at(cx, t, owner, line) {
-        Ok(true) => go_on(cx, next, Stopped::Blocked, deadline),
+        Ok(true) => {
+            go_on(cx, next, Stopped::Blocked, deadline);
+            if overdue {
+                interrupt::<P>(cx);
+            }
+        }
         // It goes on at once.
         sleeps => {
             give_back(cx, next);
