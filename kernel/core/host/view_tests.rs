@@ -11,8 +11,8 @@ use dyad_retype::Use;
 use dyad_shm::frame::WeakRef;
 
 use super::system::{PAIR, System, VA, cx, this};
-use super::{Machine, word};
-use crate::syscall::ops::space::{link, unlink};
+use super::{Machine, MockX86, word};
+use crate::syscall::ops::space::{link, protect as no_access, unlink};
 use dyad_machine::capcache::{CachedCap, leaf};
 use dyad_machine::kernel_ctx::Operand;
 use dyad_machine::platform::FaultKind;
@@ -293,6 +293,29 @@ fn a_leaf_that_has_been_taken_out_gets_no_capability() {
     c.captbls().decons(root, HUNG as u32 / 64, &c, &c).unwrap();
     assert_eq!(activate(m, root, HUNG + 1, &what), None);
     assert_eq!(deactivate(m, root, HUNG), None);
+}
+
+#[test]
+fn faults_on_pages_that_lack_the_right_go_to_the_handler_by_the_fast_path() {
+    for isa in PAIR {
+        let s = System::new(120);
+        let space = s.space();
+        s.tables(space, isa, VA, Level::L1);
+        let m = s.machines[isa.index()];
+        let frame = s.user(1);
+        map(m, space, isa, 0, &frame, 0).unwrap();
+        let wanted = |kind| resolve_fastpath(cx(m).local, isa, space.bits(), VA, kind);
+        let refused = Some(Err(Error::BadAddress));
+        assert_eq!(wanted(FaultKind::Write), None, "it may be written");
+        protect(m, space, isa, 0, false).unwrap();
+        assert_eq!(wanted(FaultKind::Write), refused);
+        assert_eq!(wanted(FaultKind::Read), None, "it may be read");
+        assert_eq!(wanted(FaultKind::Execute), refused);
+        let c = cx(m);
+        no_access::<MockX86>(&this(&c, space), isa, VA, Perms::empty()).unwrap();
+        assert_eq!(wanted(FaultKind::Read), refused, "no access");
+        assert_eq!(wanted(FaultKind::Write), refused, "no access");
+    }
 }
 
 #[test]

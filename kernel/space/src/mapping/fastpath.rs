@@ -6,7 +6,7 @@
 use dyad_abi::cap::RegionKind;
 use dyad_abi::{Error, Isa, Result};
 use dyad_mapping::{NotMapped, NotUnmapped, row};
-use dyad_pgtbl::{Level, Perms, plain};
+use dyad_pgtbl::{Level, Perms, Pte, decode, plain};
 use dyad_retype::Use;
 use dyad_shm::PhysAddr;
 use dyad_shm::frame::{Epoch, WeakRef};
@@ -20,7 +20,7 @@ use crate::memory::load_coherent;
 use crate::object::find;
 use crate::object::space::Space;
 use crate::platform::FaultKind;
-use crate::resolve::Outcome;
+use crate::resolve::{Outcome, allows};
 
 #[cfg(feature = "host")]
 impl SpaceCtx<'_> {
@@ -179,6 +179,13 @@ pub fn resolve_fastpath(
     let this = FastSpace { local, object };
     let own = this.pte(isa, va)?;
     let here = load_coherent(own.entry);
+    // A page that lacks the right is the handler's, whatever the region is: most faults of page-level shared
+    // memory are of this kind.
+    if let Pte::Leaf(leaf) = decode(isa, here, Level::L1)
+        && !allows(&leaf, kind)
+    {
+        return Some(Err(Error::BadAddress));
+    }
     let anonymous = match region {
         Some(RegionKind::Anonymous) => true,
         Some(RegionKind::Shared) => false,
