@@ -9,7 +9,9 @@
 //! ```
 //!
 //! The frames that the thread lays out lie on the stack on which the kernel thread over there waits. So that waits on a
-//! small stack of its own, below the frames, and jumps from there.
+//! small stack of its own, below the frames, and jumps from there. What runs on the small stack has no frames that could go
+//! with the thread. So it is entered from outside, as the build sees it: its functions are exported, and have no migration
+//! points, even if the program asks for points before its system calls.
 
 #![allow(unsafe_code)]
 
@@ -51,6 +53,7 @@ fn waiting_stack() -> (u64, u64) {
 /// # Safety
 ///
 /// What is on the native stack is not needed any more, but above the small stack until `entry` has read it.
+#[inline(always)]
 unsafe fn on_waiting_stack(entry: extern "C" fn(u64) -> !, argument: u64) -> Error {
     let (_, sp) = waiting_stack();
     match here() {
@@ -62,6 +65,7 @@ unsafe fn on_waiting_stack(entry: extern "C" fn(u64) -> !, argument: u64) -> Err
 }
 
 /// Goes on as the peer says; `None`: after the call.
+#[inline(always)]
 fn land([status, pc, sp, last]: [u64; 4]) -> Option<Error> {
     if let Some(e) = Error::from_code(status) {
         return Some(e);
@@ -82,6 +86,7 @@ fn land([status, pc, sp, last]: [u64; 4]) -> Option<Error> {
     })
 }
 
+#[inline(always)]
 fn ask(words: [u64; 4]) -> Option<Error> {
     match PROCESS.invoke_all(words) {
         Ok(reply) => land(reply),
@@ -114,10 +119,11 @@ pub unsafe fn leave(node: NodeId, pc: u64, sp: u64, fp_or_argument: u64) -> Erro
         return Error::TooDeep;
     }
     // SAFETY: 1. The caller gives up what is on the stack, and the words are read first.
-    unsafe { on_waiting_stack(wait, at) }
+    unsafe { on_waiting_stack(dyad_group_wait, at) }
 }
 
-extern "C" fn wait(departure: u64) -> ! {
+#[unsafe(no_mangle)]
+extern "C" fn dyad_group_wait(departure: u64) -> ! {
     // SAFETY: 1. `leave` has put the words there, above this stack, and nothing has been there since.
     let words =
         unsafe { core::ptr::with_exposed_provenance::<[u64; 4]>(departure as usize).read() };
@@ -127,10 +133,11 @@ extern "C" fn wait(departure: u64) -> ! {
 /// The calling thread ends. Its kernel thread waits until the thread with this number begins again.
 pub fn end() -> ! {
     // SAFETY: 1. The thread has ended: nothing that is on its stack is needed.
-    group_is_over(Some(unsafe { on_waiting_stack(ended, 0) }))
+    group_is_over(Some(unsafe { on_waiting_stack(dyad_group_ended, 0) }))
 }
 
-extern "C" fn ended(_: u64) -> ! {
+#[unsafe(no_mangle)]
+extern "C" fn dyad_group_ended(_: u64) -> ! {
     group_is_over(ask([process::END_THREAD, 0, 0, 0]))
 }
 
@@ -146,12 +153,13 @@ pub fn arrive(argument: u64, begin: extern "C" fn(u64) -> !) {
         let start = [argument, begin as usize as u64];
         // SAFETY: 1. Nothing that is on the stack of a thread that has just begun is needed but the words, which are read
         // first.
-        let e = unsafe { on_waiting_stack(arrived, &raw const start as u64) };
+        let e = unsafe { on_waiting_stack(dyad_group_arrived, &raw const start as u64) };
         group_is_over(Some(e));
     }
 }
 
-extern "C" fn arrived(start: u64) -> ! {
+#[unsafe(no_mangle)]
+extern "C" fn dyad_group_arrived(start: u64) -> ! {
     // SAFETY: 1. `arrive` has put the words there, above this stack.
     let [argument, begin] =
         unsafe { core::ptr::with_exposed_provenance::<[u64; 2]>(start as usize).read() };
