@@ -48,13 +48,17 @@ fn waiting_stack() -> (u64, u64) {
     (bottom, empty_on(isa, bottom + WAITING))
 }
 
+/// What runs on the small stack. It gets one argument; the others make it of a kind that no function of a program has. So
+/// calls through pointers cannot mean it, as the build sees them.
+type Waits = extern "C" fn(u64, u64, u64, u64, u64, u64) -> !;
+
 /// Continues in a function on the small stack. Returns only if that is refused.
 ///
 /// # Safety
 ///
 /// What is on the native stack is not needed any more, but above the small stack until `entry` has read it.
 #[inline(always)]
-unsafe fn on_waiting_stack(entry: extern "C" fn(u64) -> !, argument: u64) -> Error {
+unsafe fn on_waiting_stack(entry: Waits, argument: u64) -> Error {
     let (_, sp) = waiting_stack();
     match here() {
         // SAFETY: 1. The function does not return, and the stack is this thread's; the caller says that what is on it may
@@ -123,7 +127,7 @@ pub unsafe fn leave(node: NodeId, pc: u64, sp: u64, fp_or_argument: u64) -> Erro
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn dyad_group_wait(departure: u64) -> ! {
+extern "C" fn dyad_group_wait(departure: u64, _: u64, _: u64, _: u64, _: u64, _: u64) -> ! {
     // SAFETY: 1. `leave` has put the words there, above this stack, and nothing has been there since.
     let words =
         unsafe { core::ptr::with_exposed_provenance::<[u64; 4]>(departure as usize).read() };
@@ -137,7 +141,7 @@ pub fn end() -> ! {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn dyad_group_ended(_: u64) -> ! {
+extern "C" fn dyad_group_ended(_: u64, _: u64, _: u64, _: u64, _: u64, _: u64) -> ! {
     group_is_over(ask([process::END_THREAD, 0, 0, 0]))
 }
 
@@ -159,7 +163,7 @@ pub fn arrive(argument: u64, begin: extern "C" fn(u64) -> !) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn dyad_group_arrived(start: u64) -> ! {
+extern "C" fn dyad_group_arrived(start: u64, _: u64, _: u64, _: u64, _: u64, _: u64) -> ! {
     // SAFETY: 1. `arrive` has put the words there, above this stack.
     let [argument, begin] =
         unsafe { core::ptr::with_exposed_provenance::<[u64; 2]>(start as usize).read() };
