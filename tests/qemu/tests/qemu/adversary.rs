@@ -26,7 +26,7 @@ const SECONDS: [u64; 2] = [2, 6];
 /// Moments at which a node dies: full, long form.
 const KILLS: [u64; 2] = [2, 50];
 /// Seeds of the attacker for non-interference: full, long form.
-const SEEDS: [u64; 2] = [5, 200];
+const SEEDS: [u64; 2] = [2, 200];
 /// Rounds of the victim for non-interference.
 const ROUNDS: u64 = 240;
 
@@ -42,7 +42,7 @@ pub fn trials() -> Vec<Trial> {
         })
     };
     vec![
-        test(Tiers::ALL, "on_the_pair", PAIR, 1, true),
+        test(Tiers::QUICK.and(Tiers::LONG), "on_the_pair", PAIR, 1, true),
         test(
             Tiers::FULL.and(Tiers::LONG),
             "in_reversed_order_with_two_cpus",
@@ -74,7 +74,7 @@ pub fn trials() -> Vec<Trial> {
             "adversary::what_the_victim_observes_does_not_depend_on_the_attacker",
             interference,
         ),
-        times::test(Tiers::FULL, "adversary::time_is_a_channel", time),
+        times::test(Tiers::LONG, "adversary::time_is_a_channel", time),
     ]
 }
 

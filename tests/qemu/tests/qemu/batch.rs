@@ -38,8 +38,8 @@ fn systems() -> Vec<System> {
             ..base.clone()
         },
     };
-    let simulated = |name, cpus, order| {
-        let pair: System = with(Tiers::FULL, name, vec![X86_64, Aarch64], cpus);
+    let simulated = |tiers, name, cpus, order| {
+        let pair: System = with(tiers, name, vec![X86_64, Aarch64], cpus);
         System {
             config: RunConfig {
                 sim: Sim::Count,
@@ -64,13 +64,13 @@ fn systems() -> Vec<System> {
         System {
             config: RunConfig {
                 fastpaths: false,
-                ..with(Tiers::FULL, "slowpath", vec![X86_64, Aarch64], 1).config
+                ..with(Tiers::LONG, "slowpath", vec![X86_64, Aarch64], 1).config
             },
-            ..with(Tiers::FULL, "slowpath", vec![X86_64, Aarch64], 1)
+            ..with(Tiers::LONG, "slowpath", vec![X86_64, Aarch64], 1)
         },
-        simulated("simulated_time", 1, Order::Parallel),
-        simulated("simulated_time_2_cpus", 2, Order::Parallel),
-        simulated("strict_order", 1, Order::Strict { seed: 1 }),
+        simulated(Tiers::LONG, "simulated_time", 1, Order::Parallel),
+        simulated(Tiers::FULL, "simulated_time_2_cpus", 2, Order::Parallel),
+        simulated(Tiers::LONG, "strict_order", 1, Order::Strict { seed: 1 }),
     ]
 }
 

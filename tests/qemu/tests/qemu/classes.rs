@@ -34,7 +34,8 @@ pub fn trials() -> Vec<Trial> {
                 for thread in [false, true] {
                     let small = match (kernel, thread) {
                         ("mg", true) => model == MemoryModel::FullyShared,
-                        ("is" | "mg", false) => true,
+                        ("is", false) => true,
+                        ("mg", false) => model == MemoryModel::Shared,
                         _ => model == MemoryModel::Separated && !thread,
                     };
                     let kind = if thread { "thread" } else { "task" };

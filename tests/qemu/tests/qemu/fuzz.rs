@@ -44,7 +44,7 @@ fn number(name: &str, otherwise: u64) -> Result<u64, Failed> {
 
 fn play() -> Result<(), Failed> {
     let first = number("DYAD_SEED", 1)?;
-    let count = number("DYAD_FUZZ", size(100, 100, 10_000))?;
+    let count = number("DYAD_FUZZ", size(30, 30, 10_000))?;
     let seeds: Vec<u64> = (first..first.saturating_add(count)).collect();
     let mut moves = 0;
     for (n, seeds) in seeds.chunks(BATCH as usize).enumerate() {

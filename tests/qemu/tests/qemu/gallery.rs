@@ -14,17 +14,7 @@ use crate::times;
 
 /// The programs of the tier `full`: together they move in closures, iterators, callbacks of traits and `Drop`, with floating
 /// point, integers of 128 bits and state machines below. The others resemble one of these, or build for minutes.
-const FULL: [&str; 9] = [
-    "aes",
-    "chrono",
-    "hashbrown",
-    "libm",
-    "nom",
-    "num-bigint",
-    "postcard",
-    "serde-json",
-    "smoltcp",
-];
+const FULL: [&str; 5] = ["chrono", "nom", "postcard", "serde-json", "smoltcp"];
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {

@@ -40,12 +40,22 @@ pub fn trials() -> Vec<Trial> {
         ("", [X86_64, Aarch64]),
         ("_in_reversed_order", [Aarch64, X86_64]),
     ];
-    let all = scenes.into_iter().flat_map(|(name, scene)| {
-        orders.into_iter().map(move |(order, nodes)| {
-            let name = format!("hostile::{name}_does_not_stop_others{order}");
-            times::test(Tiers::FULL, name, move || scene(nodes.to_vec()))
-        })
-    });
+    let all = scenes
+        .into_iter()
+        .enumerate()
+        .flat_map(|(i, (name, scene))| {
+            orders
+                .into_iter()
+                .enumerate()
+                .map(move |(n, (order, nodes))| {
+                    let name = format!("hostile::{name}_does_not_stop_others{order}");
+                    let tiers = match i % 2 == n {
+                        true => Tiers::FULL.and(Tiers::LONG),
+                        false => Tiers::LONG,
+                    };
+                    times::test(tiers, name, move || scene(nodes.to_vec()))
+                })
+        });
     all.collect()
 }
 

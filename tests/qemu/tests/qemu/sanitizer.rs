@@ -250,9 +250,14 @@ struct Seeds {
 impl Seeds {
     /// The seeds whose tests this run includes.
     fn of_this_run() -> Seeds {
-        let chosen = |seed: &&Seed| times::is_selected(Tiers::FULL, &full(seed));
+        let chosen = |&(n, seed): &(usize, &Seed)| times::is_selected(tiers(n), &full(seed));
         Seeds {
-            names: SEEDS.iter().filter(chosen).map(|seed| seed.name).collect(),
+            names: SEEDS
+                .iter()
+                .enumerate()
+                .filter(chosen)
+                .map(|(_, seed)| seed.name)
+                .collect(),
             found: OnceLock::new(),
         }
     }
@@ -284,6 +289,14 @@ impl Seeds {
     }
 }
 
+/// The tiers that look for the seed of a number.
+fn tiers(n: usize) -> Tiers {
+    match n.is_multiple_of(4) {
+        true => Tiers::FULL.and(Tiers::LONG),
+        false => Tiers::LONG,
+    }
+}
+
 /// The name of the test that looks for a seed.
 fn full(seed: &Seed) -> String {
     format!("sanitizer::finds_{}_not", seed.name)
@@ -295,9 +308,9 @@ pub fn trials() -> Vec<Trial> {
         times::test(tiers, format!("sanitizer::{name}"), f)
     };
     let all = Arc::new(Seeds::of_this_run());
-    let seeds = SEEDS.iter().map(|seed| {
+    let seeds = SEEDS.iter().enumerate().map(|(n, seed)| {
         let all = all.clone();
-        times::test(Tiers::FULL, full(seed), move || all.result(seed.name))
+        times::test(tiers(n), full(seed), move || all.result(seed.name))
     });
     let hop = test(
         Tiers::FULL,

@@ -187,7 +187,7 @@ fn reserve(nodes: [Isa; 2]) -> Result<(), Failed> {
 /// At the time limit each thread is told with what it waits for, and the threads that wait for each other.
 fn hang(nodes: [Isa; 2]) -> Result<(), Failed> {
     let config = RunConfig {
-        timeout: Some(Duration::from_secs(20)),
+        timeout: Some(Duration::from_secs(10)),
         ..config(nodes, "hang")
     };
     let (report, text) = console::run(&config);

@@ -28,7 +28,7 @@ pub fn trials() -> Vec<Trial> {
     };
     let pair = &[X86_64, Aarch64];
     let mut trials = vec![
-        test(Tiers::ALL, "on_the_pair", pair, 1, true),
+        test(Tiers::QUICK.and(Tiers::LONG), "on_the_pair", pair, 1, true),
         test(
             Tiers::FULL.and(Tiers::LONG),
             "in_reversed_order_with_two_cpus",

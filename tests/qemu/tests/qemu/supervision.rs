@@ -54,18 +54,16 @@ const END: &str = "ticks end";
 pub fn trials() -> Vec<Trial> {
     let test = times::of("supervision");
     vec![
-        test(
-            Tiers::FULL.and(Tiers::LONG),
-            "a_stopped_machine_holds_nobody_up",
-            || scenes(&base(), By::Stop, Held::came_back),
-        ),
+        test(Tiers::LONG, "a_stopped_machine_holds_nobody_up", || {
+            scenes(&base(), By::Stop, Held::came_back)
+        }),
         test(
             Tiers::FULL.and(Tiers::LONG),
             "a_machine_paused_in_a_debugger_holds_nobody_up",
             || scenes(&base(), By::Debugger, Held::came_back),
         ),
         test(
-            Tiers::FULL.and(Tiers::LONG),
+            Tiers::LONG,
             "a_machine_paused_again_and_again_goes_on",
             teased,
         ),

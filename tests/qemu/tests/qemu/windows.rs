@@ -27,7 +27,7 @@ pub fn trials() -> Vec<Trial> {
         test(Tiers::FULL, "count_exactly_in_reversed_order", || {
             known(&[Aarch64, X86_64])
         }),
-        test(Tiers::FULL, "of_the_benchmark_repeat_themselves", benchmark),
+        test(Tiers::LONG, "of_the_benchmark_repeat_themselves", benchmark),
     ]
 }
 

@@ -328,25 +328,41 @@ impl Drop for Shell {
     }
 }
 
+fn write(dir: &Path, path: &str, text: &str) {
+    let file = dir.join(path);
+    let parent = file.parent().expect("a file is in a directory");
+    fs::create_dir_all(parent).expect("directory");
+    fs::write(file, text).expect(path);
+}
+
+fn edit_file(dir: &Path, path: &str, hunks: &[Hunk]) {
+    let mut text = fs::read_to_string(dir.join(path)).expect(path);
+    for hunk in hunks {
+        text = edited(&text, hunk).unwrap_or_else(|e| panic!("{path}: {e}"));
+    }
+    write(dir, path, &text);
+}
+
+/// Carries out the edits among steps in a directory, but for those of files that commands make.
+pub fn edit(steps: Vec<Step>, dir: &Path) {
+    let mut has_run = false;
+    for step in steps {
+        match step {
+            Step::Write { path, text } => write(dir, &path, &text),
+            Step::Edit { path, .. } if has_run && !dir.join(&path).exists() => {}
+            Step::Edit { path, hunks } => edit_file(dir, &path, &hunks),
+            Step::Run { .. } => has_run = true,
+        }
+    }
+}
+
 /// Carries steps out in a directory, and compares what commands print.
 pub fn play(steps: Vec<Step>, dir: &Path) {
     let mut shell = Shell::start(dir);
     for step in steps {
         match step {
-            Step::Write { path, text } => {
-                let path = dir.join(path);
-                let parent = path.parent().expect("a file is in a directory");
-                fs::create_dir_all(parent).expect("directory");
-                fs::write(path, text).expect("write");
-            }
-            Step::Edit { path, hunks } => {
-                let file = dir.join(&path);
-                let mut text = fs::read_to_string(&file).expect(&path);
-                for hunk in &hunks {
-                    text = edited(&text, hunk).unwrap_or_else(|e| panic!("{path}: {e}"));
-                }
-                fs::write(file, text).expect(&path);
-            }
+            Step::Write { path, text } => write(dir, &path, &text),
+            Step::Edit { path, hunks } => edit_file(dir, &path, &hunks),
             Step::Run { command, output } => {
                 eprintln!("$ {command}");
                 let (status, printed) = shell.run(&command).expect(&command);
