@@ -2,21 +2,27 @@
 //! one. By the fast paths of mappings and by the long ones.
 
 use core::cell::Cell;
+use core::sync::atomic::Ordering;
 use std::rc::Rc;
 
-use dyad_abi::cap::{RegionKind, TableAt};
+use dyad_abi::cap::{RegionKind, TableAt, Woken};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, Result};
 use dyad_pgtbl::{Leaf, Level, Perms, Pte, PteSlot};
 use dyad_shm::frame::WeakRef;
 
 use super::system::{PAIR, System, VA, cx, frame_cap, this};
-use super::{Machine, crash};
+use super::{Machine, MockA64, MockX86, crash};
+use crate::run_loop::messages;
 use crate::syscall::ops::space::{translate, unlink, unmap};
 use dyad_machine::capcache::CachedCap;
 use dyad_machine::platform::FaultKind;
+use dyad_object::endpoint::{Endpoints, Line};
+use dyad_object::find;
 use dyad_object::space::Region;
+use dyad_object::thread::Thread;
 use dyad_space::mapping::{Driver, FastRows, NotMapped, SpaceCtx, page, resolve_fastpath};
+use dyad_space::shootdown;
 
 /// More steps than any of these operations makes.
 const ENOUGH: u32 = 400;
@@ -262,5 +268,86 @@ fn a_fault_shows_nothing_where_a_page_has_just_been() {
         }
         s.rounds();
         assert_eq!(show(m, space, isa, true), Some(Ok(())));
+    }
+}
+
+/// A round is begun for the tickets that were given before its stamp: a CPU that flushes between the two holds what is
+/// unmapped for a ticket that comes even later.
+#[test]
+fn a_ticket_that_comes_while_a_round_begins_waits_for_another_flush() {
+    let early = everywhere(|steps| {
+        let s = System::of(&[Isa::X86_64, Isa::Aarch64, Isa::X86_64], 120);
+        let space = s.space();
+        let [x, a, b] = [0, 1, 2].map(|n| s.machines[n]);
+        let ticket = Rc::new(Cell::new(0));
+        let given = ticket.clone();
+        let act = move || {
+            b.enter();
+            shootdown::flush_here::<MockX86>(b.node(), b.local().id());
+            a.enter();
+            given.set(shootdown::request::<MockA64>(&this(&cx(a), space)));
+            x.enter();
+        };
+        let mut own = 0;
+        let came = crash::between(steps, act, || {
+            own = shootdown::request::<MockX86>(&this(&cx(x), space));
+        });
+        let is_done =
+            |ticket| shootdown::is_done::<MockX86>(&this(&cx(x), space), ticket) == Ok(true);
+        let looks = |m: Machine| {
+            m.enter();
+            match m.node().id() == a.node().id() {
+                true => messages::drain::<MockA64>(),
+                false => messages::drain::<MockX86>(),
+            }
+            x.enter();
+        };
+        x.enter();
+        for _ in 0..3 {
+            assert!(
+                !came || !is_done(ticket.get()),
+                "a CPU has not flushed since"
+            );
+            looks(a);
+        }
+        for _ in 0..3 {
+            looks(b);
+            looks(a);
+            let _ = is_done(own);
+        }
+        assert!(is_done(own) && (!came || is_done(ticket.get())));
+        (came, ticket.get() < own)
+    });
+    assert_eq!(early.len(), 2, "before it and behind it");
+}
+
+/// Lists are closed although a thread is put on one of them, and a CPU begins to take it off, at any moment: what the CPU has
+/// not put back yet is looked at once more.
+#[test]
+fn lists_are_not_closed_while_a_thread_is_taken_off() {
+    for begun in 0..4 {
+        let closed = everywhere(|steps| {
+            let s = System::new(120);
+            let (m, other) = (s.x(), s.a());
+            let object = s.object(Endpoints::KIND);
+            let ends: &'static Endpoints = find(m.node(), object, Endpoints::KIND).unwrap();
+            let of = s.object(Thread::KIND);
+            let thread: &'static Thread = find(m.node(), of, Thread::KIND).unwrap();
+            let (_, act) = meanwhile((m, other), move || {
+                let line = ends.line(3).unwrap();
+                let pushed = line.push_event(other.node(), thread, Woken::Ready).is_ok();
+                crash::after(begun, || line.take_thread(other.node()));
+                pushed
+            });
+            let mut closed = false;
+            let came = crash::between(steps, act, || closed = ends.close(m.node()).is_ok());
+            let is_empty = |l: &Line| l.taken.load(Ordering::Relaxed) == 0;
+            assert!(
+                !closed || ends.lines.iter().all(is_empty),
+                "{begun}, {steps}"
+            );
+            (came, closed)
+        });
+        assert_eq!(closed.len(), 2, "{begun}: it comes too late, and in time");
     }
 }
