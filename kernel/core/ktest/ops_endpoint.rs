@@ -508,10 +508,14 @@ fn senders_go_on_unless_the_scheduler_has_to_decide_anew(rig: &Rig<'_>) -> Outco
     let (cap, other) = thread(rig, object, 3)?;
     rig.switches(cap, DISPATCH, &[3 << 56, 0])?;
     let (to, on) = (sender(rig, object, 20, 4)?, sender(rig, object, 21, 4)?);
+    let slice_end = &rig.as_thread(other)?.slice_end;
+    slice_end.store(LATE + 1, Ordering::Relaxed);
     rig.switches(to, SEND, &[])?;
-    // That it sleeps until a time is news, but none that the sender has to wait for.
+    // That it sleeps until a time is news, but none that the sender has to wait for: the sender's slice ends then.
     rig.switches(ends, RECEIVE, &[20, LATE])?;
     ensure!(rig.runs(other), "the sender does not go on");
+    gives!(slice_end.load(Ordering::Relaxed), LATE);
+    gives!(rig.k.local.slice_end(), LATE);
     while e.line(mine(rig))?.take_thread(rig.cx.node).is_some() {}
     rig.switches(to, SEND, &[])?;
     gives!(rig.sys(on, SEND, &[]), Ok(0));

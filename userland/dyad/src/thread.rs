@@ -369,8 +369,7 @@ fn put_work(number: Number, work: Option<(Work, Policy)>) -> Option<(Work, Polic
 fn take_number() -> Result<Number> {
     let mut taken = Err(sys::Error::Full);
     let free = |used: u64| {
-        let gone = used | sys::thread::lost();
-        let number = Number::new(gone.trailing_ones().into());
+        let number = lowest_free(used, sys::thread::lost());
         taken = number.ok_or(sys::Error::Full);
         number.map(|n| used | n.bit())
     };
@@ -380,6 +379,11 @@ fn take_number() -> Result<Number> {
             format_args!("a program has at most {MAX} threads at a time, its first one included");
         Error::limit(e, text)
     })
+}
+
+/// The lowest number that no thread has, and no lost thread has had.
+fn lowest_free(used: u64, lost: u64) -> Option<Number> {
+    Number::new((used | lost).trailing_ones().into())
 }
 
 fn give_number_back(number: Number) {
@@ -416,13 +420,11 @@ impl<T> Packet<T> {
     /// Waits for the value of `thread`.
     fn wait(&self, thread: Thread) -> Result<T, sys::Error> {
         loop {
-            // In this order: what it had done before it was lost counts.
-            let lost = sys::thread::is_lost(thread.number);
-            if self.done.load(Ordering::Acquire) != 0 {
-                break;
-            }
-            if lost {
-                return Err(sys::Error::NodeDead);
+            let is_lost = || sys::thread::is_lost(thread.number);
+            match ended(is_lost, || self.done.load(Ordering::Acquire) != 0) {
+                Some(Ok(())) => break,
+                Some(Err(e)) => return Err(e),
+                None => {}
             }
             let deadline = Instant::now() + Duration::from_nanos(dyad_rt::sync::PATIENCE_NS);
             let of = (What::End, u8::try_from(thread.number.get()).ok());
@@ -433,6 +435,19 @@ impl<T> Packet<T> {
             // Whatever else ends the wait: both are looked at again.
         }
         self.value.lock().take().ok_or(sys::Error::Corrupt)
+    }
+}
+
+/// Whether a thread is done, or will never be. What it had done before it was lost counts: so it is looked at whether it
+/// was lost first.
+fn ended(
+    is_lost: impl FnOnce() -> bool,
+    is_done: impl FnOnce() -> bool,
+) -> Option<Result<(), sys::Error>> {
+    let lost = is_lost();
+    match is_done() {
+        true => Some(Ok(())),
+        false => lost.then_some(Err(sys::Error::NodeDead)),
     }
 }
 
@@ -466,4 +481,35 @@ pub(crate) fn enter(number: Number) -> ! {
     dyad_rt::crossing::policy(policy);
     work();
     sys::thread::end()
+}
+
+#[cfg(test)]
+mod tests {
+    use core::cell::Cell;
+
+    use super::*;
+
+    /// A thread that ends, and is lost with its node, between two looks at it.
+    #[test]
+    fn what_a_thread_has_done_before_it_was_lost_counts() {
+        let looks = Cell::new(0);
+        let happened = || looks.replace(looks.get() + 1) > 0;
+        assert_eq!(ended(happened, happened), Some(Ok(())));
+        assert_eq!(ended(|| false, || false), None);
+        let dead = Some(Err(sys::Error::NodeDead));
+        assert_eq!(ended(|| true, || false), dead);
+    }
+
+    #[test]
+    fn numbers_of_lost_threads_are_not_given_out_again() {
+        for (used, lost, number) in [
+            (0b1, 0, Some(1)),
+            (0b1, 0b10, Some(2)),
+            (0b101, 0b10, Some(3)),
+            (u64::MAX >> 1, 1 << 63, None),
+        ] {
+            let found = lowest_free(used, lost).map(Number::get);
+            assert_eq!(found.map(u64::from), number);
+        }
+    }
 }
