@@ -51,6 +51,7 @@ use dyad_abi::{Error, Result};
 use crate::sched::fp;
 use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, clock};
+use dyad_object::endpoint::Endpoints;
 use dyad_object::thread::{Owner, State, Thread};
 use dyad_object::time::Budgets;
 
@@ -231,6 +232,19 @@ fn preempt<P: Platform>(cx: &KernelCtx, why: Stopped, must: impl Fn(&Thread) -> 
             let _ = tell_scheduler::<P>(cx, t, Woken::Ready);
         }
     }
+}
+
+/// Whether the endpoint of this CPU's root thread has something pending that the root thread has not taken.
+fn has_news(cx: &KernelCtx) -> bool {
+    // Endpoints that are gone have no news; their frame may be anything.
+    cx.local.root_line.get().is_some_and(|(object, line)| {
+        line.has_pending(cx.node) && cx.frames().is_object(object, Endpoints::KIND)
+    })
+}
+
+/// Gives the CPU back to its root thread. All threads above it become ready.
+fn interrupt<P: Platform>(cx: &KernelCtx) {
+    preempt::<P>(cx, Stopped::Interrupted, |_| true);
 }
 
 /// Preempts the threads whose slices are used up. A slice never ends later than the slice of the thread under

@@ -16,16 +16,15 @@
 
 use core::sync::atomic::Ordering;
 
-use dyad_abi::cap::{Stopped, Woken};
+use dyad_abi::cap::Woken;
 use dyad_abi::{CpuId, Error, Result};
 
 use super::place::{can_go_on, take, untake};
-use super::preempt;
 use super::wait::{stop_waiting, wait_no_more, wake};
+use super::{has_news, interrupt};
 use dyad_machine::cpu::CpuLocal;
 use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, clock, inbox};
-use dyad_object::endpoint::Endpoints;
 use dyad_object::node::Node;
 use dyad_object::thread::{Owner, State, Thread};
 use dyad_object::{self, follow};
@@ -135,25 +134,12 @@ pub fn run_at_once<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> bool {
     true
 }
 
-/// Whether the endpoint of this CPU's root thread has something pending that the root thread has not taken.
-pub(super) fn has_news(cx: &KernelCtx) -> bool {
-    // Endpoints that are gone have no news; their frame may be anything.
-    cx.local.root_line.get().is_some_and(|(object, line)| {
-        line.has_pending(cx.node) && cx.frames().is_object(object, Endpoints::KIND)
-    })
-}
-
 /// Gives the CPU back to its root thread if the root thread's endpoint has something pending. All threads
 /// above it become ready, and the scheduler decides anew.
 pub fn serve_root<P: Platform>(cx: &KernelCtx) {
     if has_news(cx) || (cx.local.direct.get() && root_ready(cx)) {
         interrupt::<P>(cx);
     }
-}
-
-/// Gives the CPU back to its root thread. All threads above it become ready.
-pub(super) fn interrupt<P: Platform>(cx: &KernelCtx) {
-    preempt::<P>(cx, Stopped::Interrupted, |_| true);
 }
 
 /// Makes a thread the root thread of a CPU of this node: the CPU runs it when no other thread runs.

@@ -27,8 +27,9 @@ use dyad_ring::sleep;
 use dyad_shm::frame::WeakRef;
 
 use super::chain::{give, give_back, go_on, take_dispatcher};
-use super::root::{has_news, interrupt};
-use super::{OpOutcome, complete_frame, current, is_root, release, was_dispatched};
+use super::{
+    OpOutcome, complete_frame, current, has_news, interrupt, is_root, release, was_dispatched,
+};
 use super::{SwitchReason, budget};
 use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_machine::{Platform, inbox};
