@@ -53,7 +53,7 @@ fn goes_through<C: Cpu + Clone + PartialEq + std::fmt::Debug>(
 fn sequences_of_x86_64_instructions() {
     let forms: Vec<_> = x86_forms::forms().collect();
     let mut steps = 0;
-    for index in 0..dyad_tier::size(4_000, 40_000, 400_000) {
+    for index in 0..dyad_tier::size(4_000, 20_000, 400_000) {
         let mut random = Random::new("x86 sequence", index);
         let pick = |r: &mut Random| forms[r.below(forms.len() as u64) as usize];
         let mut case = X86Case::new(pick(&mut random), index);
@@ -89,7 +89,7 @@ fn sequences_of_x86_64_instructions() {
 fn sequences_of_aarch64_instructions() {
     let forms: Vec<_> = a64_forms::forms().collect();
     let mut steps = 0;
-    for index in 0..dyad_tier::size(4_000, 40_000, 400_000) {
+    for index in 0..dyad_tier::size(4_000, 20_000, 400_000) {
         let mut random = Random::new("a64 sequence", index);
         let pick = |r: &mut Random| forms[r.below(forms.len() as u64) as usize];
         let mut case = A64Case::new(pick(&mut random), index);

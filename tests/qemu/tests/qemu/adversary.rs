@@ -26,7 +26,7 @@ const SECONDS: [u64; 2] = [2, 6];
 /// Moments at which a node dies: full, long form.
 const KILLS: [u64; 2] = [2, 50];
 /// Seeds of the attacker for non-interference: full, long form.
-const SEEDS: [u64; 2] = [2, 200];
+const SEEDS: [u64; 2] = [1, 200];
 /// Rounds of the victim for non-interference.
 const ROUNDS: u64 = 240;
 

@@ -41,7 +41,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         test(Tiers::FULL, "a_program_that_is_moved_says_the_same", moved),
         test(
-            Tiers::FULL,
+            Tiers::LONG,
             "plain_threads_that_are_moved_say_the_same",
             plain,
         ),
@@ -53,12 +53,12 @@ pub fn trials() -> Vec<Trial> {
             deaf,
         ),
         test(
-            Tiers::FULL,
+            Tiers::LONG,
             "the_newest_of_two_requests_counts",
             two_at_once,
         ),
         test(Tiers::FULL, "who_goes_away_takes_the_request_along", gone),
-        test(Tiers::FULL, "nodes_that_die_are_noticed", dead),
+        test(Tiers::LONG, "nodes_that_die_are_noticed", dead),
         test(
             Tiers::FULL,
             "another_node_answers_when_the_first_has_died",

@@ -67,11 +67,7 @@ pub fn trials() -> Vec<Trial> {
             "a_machine_paused_again_and_again_goes_on",
             teased,
         ),
-        test(
-            Tiers::FULL.and(Tiers::LONG),
-            "a_killed_machine_holds_nobody_up",
-            killed,
-        ),
+        test(Tiers::LONG, "a_killed_machine_holds_nobody_up", killed),
         test(
             Tiers::FULL.and(Tiers::LONG),
             "a_machine_that_comes_again_has_the_others_time",

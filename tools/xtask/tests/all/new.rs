@@ -68,7 +68,7 @@ fn a_new_program_builds_runs_and_hops() {
 
 #[test]
 fn a_new_program_of_threads_moves_below_its_calls() {
-    if Tier::now() == Tier::Quick {
+    if Tier::now() != Tier::Long {
         return;
     }
     let (t, r) = made(&["--thread"]);
