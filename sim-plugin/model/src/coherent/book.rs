@@ -64,10 +64,10 @@ impl Core<'_> {
             let home = self.home(line);
             let detour = self.paths.detour(home, self.peers(before));
             // What comes from memory pays the way to it as part of memory's latency.
-            let from_memory = !held && !(step.forward && self.snoop.forward.is_some());
-            let way = match from_memory {
-                true => detour,
-                false => self.paths.to_home(home) + detour,
+            let from_cache = held || (step.forward && self.snoop.forward.is_some());
+            let way = match from_cache {
+                true => self.paths.there_and_back(home) + detour,
+                false => detour,
             };
             cycles += self.book_link(way);
         }
@@ -159,7 +159,7 @@ impl Core<'_> {
             return 0;
         }
         let home = self.home(line);
-        let way = self.paths.to_home(home) + self.paths.detour(home, self.peers(before));
+        let way = self.paths.there_and_back(home) + self.paths.detour(home, self.peers(before));
         self.book_messages(step) + self.book_link(way)
     }
 

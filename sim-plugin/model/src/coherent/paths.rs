@@ -44,7 +44,7 @@ impl Paths {
     }
 
     /// Cycles of a request to the home of a line and of the answer.
-    pub(super) fn to_home(&self, home: Home) -> u64 {
+    pub(super) fn there_and_back(&self, home: Home) -> u64 {
         match self.is_home(home) {
             true => self.home,
             false => 2 * self.hop,
