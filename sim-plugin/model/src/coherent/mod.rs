@@ -3,7 +3,8 @@
 //! Rules, which the module `naive` checks access by access:
 //!
 //! - An access costs the latency of the level that has the line; instructions found in the first
-//!   level cost nothing. All levels on the way get a copy, the last level first.
+//!   level cost nothing. Where all nodes share the last level, a line that another node has modified is
+//!   found there. All levels on the way get a copy, the last level first.
 //! - First and second level evict silently. The last level holds all fused lines that are above it:
 //!   evicting one removes it there, which takes a back-invalidation (BISnp) if somebody had it, and
 //!   ends its node's ownership. Shared copies of other CPUs of the node stay, and it knows nothing of
@@ -490,7 +491,7 @@ impl<'a> Core<'a> {
             return 0; // Every word has a next step.
         };
         let mut cycles = self.book_snoops(kind, before, step, found, line);
-        if step.forward {
+        if step.forward && found != Found::L3 {
             cycles += self.book_forward(kind, found, line);
         } else {
             cycles += self.book(kind, found, line);

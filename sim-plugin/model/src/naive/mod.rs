@@ -351,7 +351,10 @@ impl Naive {
                 counts.snoop_cycles += snoop;
                 let mut cycles = snoop + self.link(who, ways.asked(&[owner]));
                 if dirty {
-                    cycles += self.write_back(who) + self.forward(who, kind, id, found);
+                    cycles += self.write_back(who);
+                }
+                if dirty && !self.one_last_level() {
+                    cycles += self.forward(who, kind, id, found);
                     return cycles + self.fill(who, kind, id, 4);
                 }
                 cycles += self.data(who, kind, id, found);
@@ -430,6 +433,8 @@ impl Naive {
             if node.snoop.through_home {
                 cycles += self.write_back(who);
             }
+        }
+        if dirty && !self.one_last_level() {
             cycles += self.forward(who, kind, id, found);
             return cycles + self.fill(who, kind, id, 4);
         }

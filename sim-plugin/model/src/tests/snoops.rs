@@ -2,6 +2,7 @@
 
 use super::Pair;
 use crate::coherent::{FlushKind, Kind, Storage};
+use crate::config::MemoryModel;
 use crate::fixture;
 
 /// Runs a pattern on two nodes, with one of its lines in the CXL pool.
@@ -229,4 +230,35 @@ fn a_writer_keeps_its_own_copies() {
         assert_eq!(pair.store(0, line), pair.latency(0).l2);
         assert_eq!(pair.counts(0).upgrades_snooped, 1);
     });
+}
+
+/// Where all nodes have one last level, that has what any of them has modified: no memory, and no way over a link.
+#[test]
+fn one_last_level_serves_what_another_node_has_modified() {
+    let mut config = fixture::config(2, 1);
+    config.model = MemoryModel::FullyShared;
+    for node in &mut config.nodes {
+        (node.snoop.hop, node.snoop.home) = (1_000, 2_000);
+    }
+    let storage = Storage::new(&config);
+    let mut pair = Pair::new(&config, &storage);
+    let line = pair.cxl();
+    pair.store(1, line);
+    let (latency, snoop) = (pair.latency(0), pair.snoop(0));
+    let counts = pair.during(0, |pair| {
+        let read = pair.load(0, line);
+        assert_eq!(read, snoop.data + snoop.writeback + latency.l3);
+    });
+    assert_eq!(
+        (counts.l2_misses, counts.l3_misses, counts.forwarded),
+        (1, 0, 0)
+    );
+    pair.store(1, line);
+    let counts = pair.during(0, |pair| {
+        assert_eq!(pair.store(0, line), snoop.inv + latency.l3);
+    });
+    assert_eq!(
+        (counts.l3_misses, counts.forwarded, counts.link_cycles),
+        (0, 0, 0)
+    );
 }
