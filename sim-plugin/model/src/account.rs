@@ -73,7 +73,7 @@ counters! {
     snp_data,
     /// SnpInv: copies of other nodes taken away.
     snp_inv,
-    /// Writes that took at least one copy away.
+    /// Writes and flushes that took at least one copy of another node away.
     invalidations,
     /// BISnp: evictions from the last level that had to ask the levels above it.
     bi_snp,
@@ -85,7 +85,7 @@ counters! {
     upgrades_silent,
     /// Writes that made an own copy modified and had to take others' away.
     upgrades_snooped,
-    /// Writes that killed copies of other CPUs of the same node.
+    /// Writes that had to ask the other CPUs of the same node for copies.
     sibling_writes,
     /// Flushes and cleans of a line.
     flushes,
@@ -99,6 +99,8 @@ counters! {
     remote_cycles,
     /// Cycles waited for data from other nodes' caches.
     forward_cycles,
+    /// Cycles that messages of the coherence protocol were on the link, but for those to memory and back.
+    link_cycles,
     /// Cycles waited for snoops and write-backs.
     snoop_cycles,
 }
@@ -192,6 +194,7 @@ impl Counters {
             + self.local_cycles
             + self.remote_cycles
             + self.forward_cycles
+            + self.link_cycles
             + self.snoop_cycles
     }
 }
@@ -243,7 +246,9 @@ pub const fn breakdown(
         l2: counts.l2_cycles * ps,
         l3: counts.l3_cycles * ps,
         mem_local: counts.local_cycles * ps,
-        mem_remote: (counts.remote_cycles + counts.forward_cycles) * ps,
+        mem_remote: counts.remote_cycles * ps,
+        forward: counts.forward_cycles * ps,
+        link: counts.link_cycles * ps,
         snoop: counts.snoop_cycles * ps,
         ipi: waits.ipi,
         msg_wait: 0,
@@ -300,8 +305,9 @@ mod tests {
         let timing = breakdown(Level::Timing, &node, &counts, waits);
         assert_eq!(timing.total(), outside + cycles * node.cycle_ps);
         assert!(timing.values().iter().enumerate().all(|(i, &part)| {
-            // No near memory is in the pattern, and waits for messages are told apart later; all else takes time.
-            (part == 0) == matches!(Breakdown::NAMES[i], "mem_local" | "msg_wait")
+            // No near memory is in the pattern, the link has no price of its own, and waits for messages are told
+            // apart later; all else takes time.
+            (part == 0) == matches!(Breakdown::NAMES[i], "mem_local" | "link" | "msg_wait")
         }));
         // What is not fed back takes none.
         for level in [Level::Count, Level::Cache] {

@@ -73,6 +73,8 @@ pub struct Agent {
     pub alone: bool,
     /// Whether all nodes have one last level together.
     pub one_last_level: bool,
+    /// Whether a modified line goes through its home on its way to another node that writes it.
+    pub through_home: bool,
 }
 
 /// What a request changes and which messages it sends.
@@ -82,16 +84,18 @@ pub struct Step {
     pub next: Word,
     /// Snoops that read (SnpData).
     pub data: u32,
-    /// Snoops that take away (SnpInv): one to each other sharer.
+    /// Snoops that take away (SnpInv): one to each other node that may have copies.
     pub inv: u32,
     /// Another node's modified copy is forwarded in the place of memory.
     pub forward: bool,
     /// A modified line goes to memory.
     pub writeback: bool,
-    /// Caches other than the requester's must be asked to drop the line (BISnp).
+    /// Caches other than the requester's, behind the same last level, must be asked to drop the line.
     pub back: bool,
-    /// Copies of other CPUs of the same node die.
+    /// Other CPUs of the same node may have copies, which die.
     pub sibling: bool,
+    /// Another CPU of the same node is asked for what it may have written.
+    pub asks: bool,
 }
 
 impl Step {
@@ -104,17 +108,9 @@ impl Step {
             writeback: false,
             back: false,
             sibling: false,
+            asks: false,
         }
     }
-}
-
-/// Why a line leaves the caches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drop {
-    /// The last level needs its place.
-    Evict,
-    /// Software says so.
-    Flush,
 }
 
 impl Word {
@@ -191,9 +187,12 @@ impl Word {
         let others = self.sharers() & !mine;
         match (self.state(), self.owner()) {
             (_, Some((node, cpu))) if node == me.node => {
-                // A second CPU of the owner is about to have it.
-                let cpu = if cpu == me.cpu { cpu } else { ANY_CPU };
-                Step::to(Self::owned_by(self.0, self.0 & STATE, me, cpu))
+                // A second CPU of the owner is about to have it: the first may have written it.
+                let next = if cpu == me.cpu { cpu } else { ANY_CPU };
+                Step {
+                    asks: cpu != me.cpu && cpu != ANY_CPU,
+                    ..Step::to(Self::owned_by(self.0, self.0 & STATE, me, next))
+                }
             }
             (state, Some(_)) => Step {
                 data: 1,
@@ -226,10 +225,13 @@ impl Word {
             (state, Some(_)) => Step {
                 inv: 1,
                 forward: state == State::Modified,
+                writeback: state == State::Modified && me.through_home,
                 ..Step::to(take(true))
             },
             (State::Shared, None) => Step {
                 inv: others,
+                // Which of the node's CPUs have it is not known.
+                sibling: self.shared_by(me.node) && !me.alone,
                 ..Step::to(take(others != 0 || !me.alone))
             },
             (_, None) => Step::to(take(false)),
@@ -238,14 +240,11 @@ impl Word {
 
     /// A line leaves the last level and all that is above it. `None` if the last level has no good
     /// copy. The requester removes its own CPU's copies itself.
-    pub fn drop_line(self, me: Agent, why: Drop) -> Option<Step> {
-        let mine = 1 << me.node;
+    pub fn evict(self, me: Agent) -> Option<Step> {
         match (self.state(), self.owner()) {
             (State::Uncached, _) => None,
+            (_, Some((node, _))) if node != me.node && !me.one_last_level => None,
             (state, Some((node, cpu))) => {
-                if node != me.node && !me.one_last_level {
-                    return None;
-                }
                 let elsewhere = node != me.node || cpu != me.cpu;
                 Some(Step {
                     writeback: state == State::Modified,
@@ -254,41 +253,57 @@ impl Word {
                 })
             }
             (_, None) if me.one_last_level => {
-                if self.sharers() != mine || !me.alone {
-                    Some(Step {
-                        back: true,
-                        ..Step::to(self.uncached(true))
-                    })
-                } else {
-                    Some(Step::to(match why {
-                        Drop::Evict => self,
-                        Drop::Flush => self.uncached(false),
-                    }))
-                }
+                let others = self.sharers() != 1 << me.node || !me.alone;
+                Some(Step {
+                    back: others,
+                    ..Step::to(if others { self.uncached(true) } else { self })
+                })
+            }
+            // Silent. Copies of siblings stay.
+            (_, None) => (self.shared_by(me.node)).then(|| Step::to(self)),
+        }
+    }
+
+    /// Software flushes a line: it leaves all caches of all nodes. `None` if no cache has it. The requester removes its own
+    /// CPU's copies itself.
+    pub fn flush(self, me: Agent) -> Option<Step> {
+        let others = self.sharers() & !(1 << me.node);
+        let mine = self.shared_by(me.node);
+        let gone = |bump| Step::to(self.uncached(bump));
+        match (self.state(), self.owner()) {
+            (State::Uncached, _) => None,
+            (state, Some((node, cpu))) => {
+                let near = node == me.node || me.one_last_level;
+                let elsewhere = node != me.node || cpu != me.cpu;
+                Some(Step {
+                    inv: u32::from(!near),
+                    writeback: state == State::Modified,
+                    back: near && elsewhere,
+                    ..gone(elsewhere)
+                })
             }
             (_, None) => {
-                if self.sharers() & mine == 0 {
-                    return None;
-                }
-                let others = self.sharers() & !mine;
-                Some(Step::to(match why {
-                    // Silent. Copies of siblings stay.
-                    Drop::Evict => self,
-                    Drop::Flush if others == 0 => self.uncached(!me.alone),
-                    // Killing the siblings' copies would kill those of other nodes.
-                    Drop::Flush if !me.alone => self,
-                    Drop::Flush => Self::make(self.0, SHARED, 0, 0, others),
-                }))
+                let siblings = mine && !me.alone;
+                Some(Step {
+                    inv: if me.one_last_level {
+                        0
+                    } else {
+                        others.count_ones()
+                    },
+                    back: siblings || (me.one_last_level && others != 0),
+                    ..gone(siblings || others != 0)
+                })
             }
         }
     }
 
-    /// A line is written back and stays. `None` if the node has not modified it.
+    /// Software has a line written back; it stays where it is. `None` if no node has modified it.
     pub fn clean(self, me: Agent) -> Option<Step> {
         match (self.state(), self.owner()) {
-            (State::Modified, Some((node, cpu))) if node == me.node => Some(Step {
+            (State::Modified, Some((node, cpu))) => Some(Step {
+                data: u32::from(node != me.node && !me.one_last_level),
                 writeback: true,
-                ..Step::to(Self::owned_by(self.0, EXCLUSIVE, me, cpu))
+                ..Step::to(Self::make(self.0, EXCLUSIVE, node, cpu, self.sharers()))
             }),
             _ => None,
         }

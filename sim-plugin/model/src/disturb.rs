@@ -146,6 +146,7 @@ mod tests {
 
     fn agent(node: usize, cpu: usize, alone: bool) -> Agent {
         Agent {
+            through_home: false,
             node,
             cpu,
             alone,
@@ -210,9 +211,7 @@ mod tests {
                     let afters = [
                         Some(before.load(me, before.shared_by(me.node)).next),
                         Some(before.store(me).next),
-                        before
-                            .drop_line(me, crate::directory::Drop::Flush)
-                            .map(|s| s.next),
+                        before.flush(me).map(|s| s.next),
                         before.clean(me).map(|s| s.next),
                     ];
                     for after in afters.into_iter().flatten() {

@@ -34,6 +34,7 @@ pub fn node(cpus: usize) -> NodeConfig {
             back: 72,
             forward: None,
             writeback: 73,
+            ..SnoopCosts::default()
         },
     }
 }

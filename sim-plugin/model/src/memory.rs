@@ -30,6 +30,15 @@ pub enum Class {
     Remote,
 }
 
+/// Where the memory of a fused line is: there, requests for it are put in order, and there it is known who has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Home {
+    /// With a node.
+    Node(usize),
+    /// In a device behind the link.
+    Device,
+}
+
 /// Where a fused line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -45,6 +54,7 @@ struct PoolLines {
     lines: u64,
     index: u64,
     class: Class,
+    home: Home,
 }
 
 /// Memory as one node sees it.
@@ -52,6 +62,15 @@ struct PoolLines {
 pub struct Memory {
     pools: Box<[PoolLines]>,
     fused: u64,
+}
+
+/// The home of pool `pool` of `nodes` + 1.
+fn home(model: MemoryModel, pool: usize, nodes: usize) -> Home {
+    match (model, pool == nodes) {
+        (_, false) => Home::Node(pool),
+        (MemoryModel::Separated, true) => Home::Node(0),
+        (_, true) => Home::Device,
+    }
 }
 
 /// How far pool `pool` of `nodes` + 1 is from `node`. Pool `nodes` is the CXL pool.
@@ -82,6 +101,7 @@ impl Memory {
                     lines,
                     index,
                     class: class(config.model, i, config.nodes.len(), node),
+                    home: home(config.model, i, config.nodes.len()),
                 }
             })
             .collect();
@@ -110,6 +130,11 @@ impl Memory {
     /// How far a line is.
     pub fn class(&self, line: u64) -> Class {
         self.pool(line).map_or(Class::Local, |pool| pool.class)
+    }
+
+    /// The home of a line; `None` if the line is not fused.
+    pub fn home(&self, line: u64) -> Option<Home> {
+        self.pool(line).map(|pool| pool.home)
     }
 
     /// The number to be added (wrapping) to a line's number to get its index in the directory. It holds for

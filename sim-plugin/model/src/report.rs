@@ -14,7 +14,7 @@ use crate::config::Level;
 use crate::incoherent::findings::Row;
 
 /// Name and version of the JSON form.
-pub const SCHEMA: &str = "dyad.sim/2";
+pub const SCHEMA: &str = "dyad.sim/3";
 
 /// A structure of `u64` fields that can be added up and listed by name.
 macro_rules! sums {
@@ -93,7 +93,7 @@ sums! {
         snp_data,
         /// SnpInv: copies of other nodes taken away.
         snp_inv,
-        /// Writes that took at least one copy away.
+        /// Writes and flushes that took at least one copy of another node away.
         invalidations,
         /// BISnp: evictions from the last level that took copies from levels above it.
         bi_snp,
@@ -103,7 +103,7 @@ sums! {
         upgrades_silent,
         /// Writes that made an own copy modified and had to take others' away.
         upgrades_snooped,
-        /// Writes that killed copies of other CPUs of the same node.
+        /// Writes that had to ask the other CPUs of the same node for copies.
         sibling_writes,
         /// Instructions that write back or invalidate a line.
         flushes,
@@ -127,9 +127,13 @@ sums! {
         l3,
         /// From memory near the node.
         mem_local,
-        /// From memory behind the link, or forwarded in its place.
+        /// From memory behind the link.
         mem_remote,
-        /// Messages of the coherence protocol.
+        /// From the cache of another node, in the place of memory.
+        forward,
+        /// Messages of the coherence protocol on their way over the link.
+        link,
+        /// Messages of the coherence protocol where they are answered, and write-backs.
         snoop,
         /// Doorbells.
         ipi,
@@ -580,7 +584,7 @@ mod tests {
         };
         assert_eq!(Breakdown::NAMES.first(), Some(&"inst"));
         assert_eq!(Breakdown::NAMES.last(), Some(&"idle"));
-        assert_eq!((b.values()[0], b.values()[9], b.total()), (1, 9, 10));
+        assert_eq!((b.values()[0], b.values()[11], b.total()), (1, 9, 10));
         let (counters, breakdown, time) = full().sum();
         assert_eq!((counters.bi_snp, breakdown.total(), time), (4, 5, 3));
     }

@@ -5,14 +5,14 @@ use crate::directory::{State, Step, Word};
 use crate::memory::Class;
 
 impl Core<'_> {
-    /// Accounts for the messages of an access, and for their cost.
-    pub(super) fn book_snoops(
-        &mut self,
-        kind: Kind,
-        before: Word,
-        step: Step,
-        found: Found,
-    ) -> u64 {
+    /// The nodes other than this CPU's that may have copies, by bit.
+    const fn peers(&self, word: Word) -> u64 {
+        word.sharers() & !(1 << self.me.node)
+    }
+
+    /// Accounts for the messages that a request of the coherence protocol sends to other nodes, and for their cost
+    /// but for their ways.
+    fn book_messages(&mut self, step: Step) -> u64 {
         let counts = &mut self.counts;
         let mut cycles = 0;
         if step.data != 0 {
@@ -22,20 +22,69 @@ impl Core<'_> {
         if step.inv != 0 {
             counts.snp_inv += u64::from(step.inv);
             counts.invalidations += 1;
-            cycles += self.snoop.inv;
-        }
-        counts.writebacks += u64::from(step.writeback);
-        counts.sibling_writes += u64::from(step.sibling);
-        let held = before.shared_by(self.me.node) && found != Found::Nowhere;
-        if kind.writes() && held && before.state() != State::Modified {
-            if step.inv == 0 {
-                counts.upgrades_silent += 1;
-            } else {
-                counts.upgrades_snooped += 1;
-            }
+            cycles += self.snoop.inv + u64::from(step.inv - 1) * self.snoop.per_sharer;
         }
         counts.snoop_cycles += cycles;
         cycles
+    }
+
+    fn book_link(&mut self, cycles: u64) -> u64 {
+        self.counts.link_cycles += cycles;
+        cycles
+    }
+
+    fn book_writeback(&mut self) -> u64 {
+        self.counts.writebacks += 1;
+        self.counts.snoop_cycles += self.snoop.writeback;
+        self.snoop.writeback
+    }
+
+    /// Accounts for the messages of an access, and for their cost.
+    pub(super) fn book_snoops(
+        &mut self,
+        kind: Kind,
+        before: Word,
+        step: Step,
+        found: Found,
+        line: u64,
+    ) -> u64 {
+        let mut cycles = self.book_messages(step);
+        if step.writeback {
+            cycles += self.book_writeback();
+        }
+        let held = before.shared_by(self.me.node) && found != Found::Nowhere;
+        if kind.writes() && held && before.state() != State::Modified {
+            if step.inv == 0 {
+                self.counts.upgrades_silent += 1;
+            } else {
+                self.counts.upgrades_snooped += 1;
+            }
+        }
+        if step.data + step.inv != 0 {
+            let home = self.home(line);
+            let detour = self.paths.detour(home, self.peers(before));
+            // What comes from memory pays the way to it as part of memory's latency.
+            let from_cache = held || (step.forward && self.snoop.forward.is_some());
+            let way = match from_cache {
+                true => self.paths.there_and_back(home) + detour,
+                false => detour,
+            };
+            cycles += self.book_link(way);
+        }
+        cycles
+    }
+
+    /// The last level asks the siblings for their copies, however near the own one is.
+    pub(super) fn book_siblings(&mut self, found: Found) -> u64 {
+        self.counts.sibling_writes += 1;
+        let further = self.latency.l3.saturating_sub(match found {
+            Found::L1 => self.latency.l1,
+            Found::L2 => self.latency.l2,
+            Found::L3 | Found::Nowhere => u64::MAX,
+        });
+        let wait = further + self.snoop.sibling;
+        self.counts.l3_cycles += wait;
+        wait
     }
 
     /// The cost of the line's data for a CPU that has no copy, and the memory class that it comes from unless
@@ -104,18 +153,27 @@ impl Core<'_> {
         cycles
     }
 
+    /// Books what a flush or a clean of a line asks of other nodes.
+    pub(super) fn book_flush(&mut self, before: Word, step: Step, line: u64) -> u64 {
+        if step.data + step.inv == 0 {
+            return 0;
+        }
+        let home = self.home(line);
+        let way = self.paths.there_and_back(home) + self.paths.detour(home, self.peers(before));
+        self.book_messages(step) + self.book_link(way)
+    }
+
     /// Books a line that left the last level. `own` says whether this CPU's levels had to be asked.
     pub(super) fn book_drop(&mut self, step: Step, own: bool) -> u64 {
         let mut cycles = 0;
         if own || step.back {
             self.counts.bi_snp += 1;
+            self.counts.snoop_cycles += self.snoop.back;
             cycles += self.snoop.back;
         }
         if step.writeback {
-            self.counts.writebacks += 1;
-            cycles += self.snoop.writeback;
+            cycles += self.book_writeback();
         }
-        self.counts.snoop_cycles += cycles;
         cycles
     }
 }

@@ -3,17 +3,21 @@
 //! Rules, which the module `naive` checks access by access:
 //!
 //! - An access costs the latency of the level that has the line; instructions found in the first
-//!   level cost nothing. All levels on the way get a copy, the last level first.
+//!   level cost nothing. Where all nodes share the last level, a line that another node has modified is
+//!   found there. All levels on the way get a copy, the last level first.
 //! - First and second level evict silently. The last level holds all fused lines that are above it:
 //!   evicting one removes it there, which takes a back-invalidation (BISnp) if somebody had it, and
-//!   ends its node's ownership. It knows nothing of private lines above it.
-//! - A line that is flushed leaves the CPU's levels and the last level, good or dead.
+//!   ends its node's ownership. Shared copies of other CPUs of the node stay, and it knows nothing of
+//!   private lines above it.
+//! - A line that is flushed leaves all caches of all nodes; what is dead of it leaves the CPU's levels and
+//!   the last level, too.
 //! - Private lines have no state: what is dirty of them is not known, and never written back.
 //!
 //! `index` is a line's place in the directory. Beyond its end lines are private: they never touch
 //! it. See [`Memory::index_base`].
 
 mod book;
+mod paths;
 mod system;
 
 pub use system::{Storage, System};
@@ -23,11 +27,12 @@ use std::sync::atomic::AtomicU64;
 use crate::account::Counters;
 use crate::cache::{Cache, identity};
 use crate::config::{Coherence, Latencies, MemoryModel, SimConfig, SnoopCosts};
-use crate::directory::{Agent, Drop, Mine, State, Step, Word, read, update};
+use crate::directory::{Agent, Mine, State, Step, Word, read, update};
 use crate::disturb::{Disturbance, Disturbed};
 use crate::first::{FirstLevel, Name, Promise};
 use crate::last::LastLevel;
-use crate::memory::{LINE_BITS, LINE_MASK, Memory};
+use crate::memory::{Home, LINE_BITS, LINE_MASK, Memory};
+use paths::Paths;
 
 /// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,6 +126,7 @@ pub struct Core<'a> {
     l3: LastLevel<'a>,
     me: Agent,
     snoop: SnoopCosts,
+    paths: Paths,
     memory: Memory,
 }
 
@@ -149,6 +155,7 @@ impl<'a> Core<'a> {
             cpu,
             alone: shape.cpus == 1,
             one_last_level: config.model == MemoryModel::FullyShared,
+            through_home: shape.snoop.through_home,
         };
         Self {
             l1i: Cache::new(shape.l1i),
@@ -162,6 +169,7 @@ impl<'a> Core<'a> {
             mine: Mine::new(me),
             latency: shape.latency,
             snoop: shape.snoop,
+            paths: Paths::new(config, node),
             counts: Counters::default(),
         }
     }
@@ -482,21 +490,18 @@ impl<'a> Core<'a> {
         let Some((before, step, found)) = taken else {
             return 0; // Every word has a next step.
         };
-        let mut cycles = self.book_snoops(kind, before, step, found);
-        if step.forward {
+        let mut cycles = self.book_snoops(kind, before, step, found, line);
+        if step.forward && found != Found::L3 {
             cycles += self.book_forward(kind, found, line);
         } else {
             cycles += self.book(kind, found, line);
         }
         if step.sibling {
-            // However near the copy is, the last level has to ask the siblings.
-            let wait = self.latency.l3.saturating_sub(match found {
-                Found::L1 => self.latency.l1,
-                Found::L2 => self.latency.l2,
-                Found::L3 | Found::Nowhere => u64::MAX,
-            });
-            self.counts.l3_cycles += wait;
-            cycles += wait;
+            cycles += self.book_siblings(found);
+        }
+        if step.asks {
+            self.counts.l3_cycles += self.snoop.sibling;
+            cycles += self.snoop.sibling;
         }
 
         // Copies: those that stay get the new version, then the levels on the way are filled.
@@ -548,7 +553,7 @@ impl<'a> Core<'a> {
         let taken = self.change(victim & LINE_MASK, word, |_, word| {
             // A dead copy is nobody's.
             let good = word.key(victim & LINE_MASK) == victim;
-            let step = good.then(|| word.drop_line(me, Drop::Evict)).flatten()?;
+            let step = good.then(|| word.evict(me)).flatten()?;
             Some((step, ()))
         });
         let Some((_, step, ())) = taken else { return 0 };
@@ -577,7 +582,7 @@ impl<'a> Core<'a> {
         let taken = word.and_then(|word| {
             self.change(line, word, |_, word| {
                 let step = match kind {
-                    FlushKind::Flush => word.drop_line(me, Drop::Flush),
+                    FlushKind::Flush => word.flush(me),
                     FlushKind::Clean => word.clean(me),
                 };
                 step.map(|step| (step, ()))
@@ -590,8 +595,15 @@ impl<'a> Core<'a> {
             self.l3.remove(key, identity(fused));
         }
         match taken {
-            Some((_, step, ())) => self.book_drop(step, false),
+            Some((before, step, ())) => {
+                self.book_flush(before, step, line) + self.book_drop(step, false)
+            }
             None => 0,
         }
+    }
+
+    /// The home of a line that is in the directory.
+    fn home(&self, line: u64) -> Home {
+        self.memory.home(line).unwrap_or(Home::Device)
     }
 }

@@ -204,6 +204,7 @@ mod tests {
                 back: 70,
                 forward: None,
                 writeback: 0,
+                ..SnoopCosts::default()
             },
         };
         let pool = |base, size| Pool { base, size };

@@ -143,18 +143,29 @@ pub struct Latencies {
 }
 
 /// Cycles that messages of the coherence protocol add.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnoopCosts {
-    /// SnpData: a read meets another node's exclusive copy.
+    /// SnpData: a read meets another node's exclusive copy. The time of that node's caches.
     pub data: u64,
-    /// SnpInv: a write takes other nodes' copies away; once, however many.
+    /// SnpInv: a write or a flush takes other nodes' copies away. The time of the first of these nodes' caches.
     pub inv: u64,
-    /// BISnp: the last level evicts a line that levels above it hold.
+    /// What each further node adds whose copies are taken away.
+    pub per_sharer: u64,
+    /// One way over the link, for the messages of the coherence protocol.
+    pub hop: u64,
+    /// The home of the line is the requester's own node, which looks up who has it before it asks another.
+    pub home: u64,
+    /// Whether the nodes that are asked answer the home of the line, which answers the requester. Otherwise they answer the
+    /// requester.
+    pub through_home: bool,
+    /// Copies of other CPUs of the same node are looked for: what that adds to the last level.
+    pub sibling: u64,
+    /// The last level evicts a line that levels above it hold.
     pub back: u64,
     /// Data forwarded by its owner in the place of memory; the reader's memory latency for that
     /// line if nothing is said.
     pub forward: Option<u64>,
-    /// A modified line is written back, by eviction or by a flush.
+    /// A modified line is written back: by eviction, by a flush, or because another node reads it.
     pub writeback: u64,
 }
 

@@ -63,6 +63,49 @@ impl Cpu {
     }
 }
 
+/// The ways of messages between nodes, counted one by one.
+struct Ways {
+    /// Cycles of a hop, and of a look into the directory of the own memory.
+    hop: u64,
+    look: u64,
+    over_home: bool,
+    asker: usize,
+    /// `None`: a device.
+    home: Option<usize>,
+}
+
+impl Ways {
+    /// From a node to another, or to or from a device.
+    fn hop(&self, from: Option<usize>, to: Option<usize>) -> u64 {
+        if from == to { 0 } else { self.hop }
+    }
+
+    /// A request and its answer, without anybody asked.
+    fn plain(&self) -> u64 {
+        let look = if self.home == Some(self.asker) {
+            self.look
+        } else {
+            0
+        };
+        look + self.hop(Some(self.asker), self.home) + self.hop(self.home, Some(self.asker))
+    }
+
+    /// What asking these nodes adds: the slowest of them counts.
+    fn asked(&self, peers: &[usize]) -> u64 {
+        let back = self.hop(self.home, Some(self.asker));
+        let one = |&peer: &usize| {
+            let there = self.hop(self.home, Some(peer));
+            let answer = if self.over_home {
+                self.hop(Some(peer), self.home) + back
+            } else {
+                self.hop(Some(peer), Some(self.asker))
+            };
+            there + answer - back
+        };
+        peers.iter().map(one).max().unwrap_or(0)
+    }
+}
+
 /// Who asks.
 #[derive(Clone, Copy)]
 struct Who {
@@ -165,6 +208,50 @@ impl Naive {
         }
     }
 
+    fn ways(&self, asker: usize, line: u64) -> Ways {
+        let snoop = self.config.nodes[asker].snoop;
+        let nodes = self.config.nodes.len();
+        let home = match (self.pool(line), self.config.model) {
+            (Some(pool), MemoryModel::Separated) if pool == nodes => Some(0),
+            (pool, _) => pool.filter(|&pool| pool < nodes),
+        };
+        let linked = u64::from(!self.one_last_level());
+        Ways {
+            hop: snoop.hop * linked,
+            look: snoop.home * linked,
+            over_home: snoop.through_home,
+            asker,
+            home,
+        }
+    }
+
+    fn link(&mut self, who: Who, cycles: u64) -> u64 {
+        self.counts_mut(who).link_cycles += cycles;
+        cycles
+    }
+
+    /// Messages that take copies of `others` away.
+    fn invalidations(&mut self, who: Who, others: &[usize]) -> u64 {
+        let snoop = self.config.nodes[who.node].snoop;
+        let counts = self.counts_mut(who);
+        let mut cycles = 0;
+        for i in 0..others.len() {
+            counts.snp_inv += 1;
+            cycles += if i == 0 { snoop.inv } else { snoop.per_sharer };
+        }
+        counts.invalidations += u64::from(!others.is_empty());
+        counts.snoop_cycles += cycles;
+        cycles
+    }
+
+    fn write_back(&mut self, who: Who) -> u64 {
+        let cycles = self.config.nodes[who.node].snoop.writeback;
+        let counts = self.counts_mut(who);
+        counts.writebacks += 1;
+        counts.snoop_cycles += cycles;
+        cycles
+    }
+
     fn line(&mut self, id: Id) -> &mut Line {
         let nodes = self.config.nodes.len();
         self.lines.entry(id.line()).or_insert_with(|| Line {
@@ -242,8 +329,15 @@ impl Naive {
         let mine = line.mesi[who.node];
         match line.owner() {
             Some(owner) if owner == who.node => {
-                if line.sole != Some(who.cpu) {
+                let sole = line.sole;
+                if sole != Some(who.cpu) {
                     line.sole = None;
+                }
+                if sole.is_some_and(|sole| sole != who.cpu) {
+                    let ask = self.config.nodes[who.node].snoop.sibling;
+                    self.counts_mut(who).l3_cycles += ask;
+                    let data = self.data(who, kind, id, found);
+                    return ask + data + self.fill(who, kind, id, found);
                 }
             }
             Some(owner) => {
@@ -251,16 +345,20 @@ impl Naive {
                 line.mesi[owner] = Shared;
                 line.mesi[who.node] = Shared;
                 let snoop = self.config.nodes[who.node].snoop.data;
+                let ways = self.ways(who.node, id.line());
                 let counts = self.counts_mut(who);
                 counts.snp_data += 1;
                 counts.snoop_cycles += snoop;
+                let mut cycles = snoop + self.link(who, ways.asked(&[owner]));
                 if dirty {
-                    counts.writebacks += 1;
-                    let data = self.forward(who, kind, id, found);
-                    return snoop + data + self.fill(who, kind, id, 4);
+                    cycles += self.write_back(who);
                 }
-                let data = self.data(who, kind, id, found);
-                return snoop + data + self.fill(who, kind, id, found);
+                if dirty && !self.one_last_level() {
+                    cycles += self.forward(who, kind, id, found);
+                    return cycles + self.fill(who, kind, id, 4);
+                }
+                cycles += self.data(who, kind, id, found);
+                return cycles + self.fill(who, kind, id, found);
             }
             None if mine == Shared && found != 4 => {}
             None if !line.others(who.node).is_empty() => line.mesi[who.node] = Shared,
@@ -291,13 +389,15 @@ impl Naive {
         for &other in &others {
             self.take_away(other, id);
         }
-        let counts = self.counts_mut(who);
-        if !others.is_empty() {
-            counts.snp_inv += others.len() as u64;
-            counts.invalidations += 1;
-            counts.snoop_cycles += node.snoop.inv;
-            cycles += node.snoop.inv;
+        let ways = self.ways(who.node, id.line());
+        cycles += self.invalidations(who, &others);
+        cycles += self.link(who, ways.asked(&others));
+        let has_data = found != 4 && mine != Invalid;
+        if has_data && !others.is_empty() {
+            // Nothing comes from memory, so nothing else pays the way to the home.
+            cycles += self.link(who, ways.plain());
         }
+        let counts = self.counts_mut(who);
         if found != 4 && matches!(mine, Exclusive | Shared) {
             if others.is_empty() {
                 counts.upgrades_silent += 1;
@@ -307,15 +407,19 @@ impl Naive {
         }
 
         // Siblings.
-        let owned = matches!(mine, Modified | Exclusive);
-        if owned && before.sole != Some(who.cpu) {
+        let may_have = match mine {
+            Modified | Exclusive => before.sole != Some(who.cpu),
+            Shared => node.cpus > 1,
+            Invalid => false,
+        };
+        if may_have {
             counts.sibling_writes += 1;
             let level = match found {
                 1 => node.latency.l1,
                 2 => node.latency.l2,
                 _ => node.latency.l3,
             };
-            let wait = node.latency.l3.saturating_sub(level);
+            let wait = node.latency.l3.saturating_sub(level) + node.snoop.sibling;
             counts.l3_cycles += wait;
             cycles += wait;
         }
@@ -326,6 +430,11 @@ impl Naive {
         // The line. What is owned is in the last level, even if it is above it already.
         let dirty = others.iter().any(|&other| before.mesi[other] == Modified);
         if dirty {
+            if node.snoop.through_home {
+                cycles += self.write_back(who);
+            }
+        }
+        if dirty && !self.one_last_level() {
             cycles += self.forward(who, kind, id, found);
             return cycles + self.fill(who, kind, id, 4);
         }
@@ -359,12 +468,14 @@ impl Naive {
     /// Counts an access that another cache serves.
     fn forward(&mut self, who: Who, kind: Kind, id: Id, found: u32) -> u64 {
         self.count_misses(who, kind, 4);
-        let forward = self.config.nodes[who.node].snoop.forward;
-        let cycles = forward.unwrap_or(self.supply(who.node, id, found));
+        let (cycles, way) = match self.config.nodes[who.node].snoop.forward {
+            Some(cycles) => (cycles, self.ways(who.node, id.line()).plain()),
+            None => (self.supply(who.node, id, found), 0),
+        };
         let counts = self.counts_mut(who);
         counts.forwarded += 1;
         counts.forward_cycles += cycles;
-        cycles
+        cycles + self.link(who, way)
     }
 
     /// Counts an access that is served by level `found`, or memory.
@@ -431,7 +542,7 @@ impl Naive {
                 let removed = self.cpu(who).levels().map(|level| level.take_valid(gone));
                 let removed = removed.into_iter().filter(|&there| there).count();
                 self.counts_mut(who).back_invalidated += removed as u64;
-                self.leave(who, gone, removed != 0, false)
+                self.leave(who, gone, removed != 0)
             }
             _ => 0,
         }
@@ -439,7 +550,7 @@ impl Naive {
 
     /// A line has left the last level and the own levels of `who`. `asked` says whether those had
     /// to be asked. Returns what that costs.
-    fn leave(&mut self, who: Who, id: Id, mut asked: bool, flush: bool) -> u64 {
+    fn leave(&mut self, who: Who, id: Id, mut asked: bool) -> u64 {
         let node = self.config.nodes[who.node].clone();
         let together = self.one_last_level();
         let line = self.line(id);
@@ -454,7 +565,6 @@ impl Naive {
                     self.invalidate_above(owner, (owner == who.node).then_some(who.cpu), id);
                 }
             }
-            Some(_) => {}
             None if together => {
                 let others = line.others(who.node);
                 if !others.is_empty() || mine == Shared && node.cpus > 1 {
@@ -463,31 +573,26 @@ impl Naive {
                     for other in 0..self.cpus.len() {
                         self.invalidate_above(other, None, id);
                     }
-                } else if flush {
-                    line.mesi[who.node] = Invalid;
                 }
             }
-            None if flush && mine == Shared => {
-                if line.others(who.node).is_empty() {
-                    line.mesi[who.node] = Invalid;
-                    self.invalidate_above(who.node, None, id);
-                } else if node.cpus == 1 {
-                    line.mesi[who.node] = Invalid;
-                }
-            }
-            None => {}
+            _ => {}
         }
+        self.left(who, asked, dirty)
+    }
+
+    /// Counts a line that has left a last level.
+    fn left(&mut self, who: Who, asked: bool, dirty: bool) -> u64 {
+        let back = self.config.nodes[who.node].snoop.back;
         let mut cycles = 0;
-        let counts = self.counts_mut(who);
         if asked {
+            let counts = self.counts_mut(who);
             counts.bi_snp += 1;
-            cycles += node.snoop.back;
+            counts.snoop_cycles += back;
+            cycles += back;
         }
         if dirty {
-            counts.writebacks += 1;
-            cycles += node.snoop.writeback;
+            cycles += self.write_back(who);
         }
-        counts.snoop_cycles += cycles;
         cycles
     }
 
@@ -496,28 +601,64 @@ impl Naive {
         let who = Who { node, cpu };
         let id = self.id(node, line);
         self.counts_mut(who).flushes += 1;
+        if kind == FlushKind::Flush {
+            let levels = self.cpu(who).levels();
+            levels.into_iter().for_each(|level| level.take_any(id));
+            self.last(node).take_any(id);
+        }
         match kind {
-            FlushKind::Flush => {
-                let levels = self.cpu(who).levels();
-                levels.into_iter().for_each(|level| level.take_any(id));
-                self.last(node).take_any(id);
-                if self.coherent(id) {
-                    self.leave(who, id, false, true)
-                } else {
-                    0
-                }
-            }
-            FlushKind::Clean => {
-                if !self.coherent(id) || self.line(id).mesi[node] != Modified {
-                    return 0;
-                }
-                self.line(id).mesi[node] = Exclusive;
-                let cycles = self.config.nodes[node].snoop.writeback;
-                let counts = self.counts_mut(who);
-                counts.writebacks += 1;
-                counts.snoop_cycles += cycles;
-                cycles
+            _ if !self.coherent(id) => 0,
+            FlushKind::Flush => self.flush_everywhere(who, id),
+            FlushKind::Clean => self.clean_anywhere(who, id),
+        }
+    }
+
+    /// Every cache of every node loses the line.
+    fn flush_everywhere(&mut self, who: Who, id: Id) -> u64 {
+        let cpus = self.config.nodes[who.node].cpus;
+        let together = self.one_last_level();
+        let before = self.line(id).clone();
+        let dirty = before.mesi.contains(&Modified);
+        // Behind the same last level, others of this node, or all.
+        let others = before.others(who.node);
+        let siblings = match before.mesi[who.node] {
+            Modified | Exclusive => before.sole != Some(who.cpu),
+            Shared => cpus > 1,
+            Invalid => false,
+        };
+        let asked = siblings || together && !others.is_empty();
+        for other in 0..self.cpus.len() {
+            self.invalidate_above(other, None, id);
+            if before.mesi[other] != Invalid && other != who.node && !together {
+                self.last(other).invalidate(id);
             }
         }
+        self.line(id).mesi.fill(Invalid);
+        let mut cycles = 0;
+        if !together && !others.is_empty() {
+            let ways = self.ways(who.node, id.line());
+            cycles += self.invalidations(who, &others);
+            cycles += self.link(who, ways.plain() + ways.asked(&others));
+        }
+        cycles + self.left(who, asked, dirty)
+    }
+
+    /// Whoever has modified the line writes it back, and keeps it.
+    fn clean_anywhere(&mut self, who: Who, id: Id) -> u64 {
+        let line = self.line(id);
+        let Some(owner) = line.mesi.iter().position(|&mesi| mesi == Modified) else {
+            return 0;
+        };
+        line.mesi[owner] = Exclusive;
+        let mut cycles = self.write_back(who);
+        if owner != who.node && !self.one_last_level() {
+            let ways = self.ways(who.node, id.line());
+            let data = self.config.nodes[who.node].snoop.data;
+            let counts = self.counts_mut(who);
+            counts.snp_data += 1;
+            counts.snoop_cycles += data;
+            cycles += data + self.link(who, ways.plain() + ways.asked(&[owner]));
+        }
+        cycles
     }
 }

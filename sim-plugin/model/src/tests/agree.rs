@@ -22,9 +22,10 @@ fn node(l3: CacheShape) -> impl Strategy<Value = NodeConfig> {
         (1u64..9, 10u64..20, 20u64..60, 100u64..200, 200u64..400),
         (1u64..99, 1u64..99, 1u64..99, 1u64..99),
         proptest::option::of(1u64..500),
+        (0u64..50, 0u64..99, 0u64..70, any::<bool>(), 0u64..30),
     )
         .prop_map(
-            move |((l1i, l1d, l2), latency, snoop, forward)| NodeConfig {
+            move |((l1i, l1d, l2), latency, snoop, forward, ways)| NodeConfig {
                 l1i,
                 l1d,
                 l2,
@@ -42,6 +43,11 @@ fn node(l3: CacheShape) -> impl Strategy<Value = NodeConfig> {
                     back: snoop.2,
                     writeback: snoop.3,
                     forward,
+                    per_sharer: ways.0,
+                    hop: ways.1,
+                    home: ways.2,
+                    through_home: ways.3,
+                    sibling: ways.4,
                 },
                 ..fixture::node(1)
             },

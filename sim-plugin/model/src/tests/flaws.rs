@@ -53,7 +53,7 @@ fn d_an_invalidation_reaches_the_last_level() {
         });
         assert_eq!((counts.l2_misses, counts.l3_misses), (1, 0));
         pair.store(0, line);
-        let expected = pair.snoop(1).data + latency.remote;
+        let expected = pair.snoop(1).data + pair.snoop(1).writeback + latency.remote;
         let counts = pair.during(1, |pair| {
             assert_eq!(pair.load(1, line), expected);
         });

@@ -4,6 +4,7 @@ mod agree;
 mod bench;
 mod flaws;
 mod patterns;
+mod scenes;
 mod siblings;
 mod snoops;
 mod threads;

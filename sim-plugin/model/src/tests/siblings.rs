@@ -2,7 +2,7 @@
 //! knows nothing about.
 
 use super::Pair;
-use crate::coherent::{FlushKind, Kind, Storage};
+use crate::coherent::{Kind, Storage};
 use crate::config::*;
 use crate::fixture;
 
@@ -59,39 +59,34 @@ fn a_writer_sees_that_a_sibling_has_read() {
     });
 }
 
-/// The line is shared, so the directory knows nodes only.
+/// The line is shared, so the directory knows nodes only: the last level is asked for copies of siblings.
 #[test]
 fn a_writer_of_a_shared_line_kills_its_siblings_copies() {
     system(MemoryModel::Shared, |pair, line| {
         load(pair, 0, line);
         pair.load(1, line);
         load(pair, 1, line);
-        pair.flush(1, line);
-        // Node 0 is the only sharer, with two CPUs.
         let latency = pair.latency(0);
         assert_eq!(load(pair, 1, line), latency.l1);
-        assert_eq!(store(pair, 0, line), latency.l1);
+        let counts = pair.during(0, |pair| {
+            assert_eq!(store(pair, 0, line), pair.snoop(0).inv + latency.l3);
+        });
+        assert_eq!((counts.sibling_writes, counts.upgrades_snooped), (1, 1));
         assert_eq!(load(pair, 1, line), latency.l3);
     });
 }
 
-/// CPU 0 has lost its copy and the last level too, while CPU 1 still has one.
+/// A flush of another node reaches the copies of all CPUs, also those that the directory does not know.
 #[test]
-fn a_new_owner_expects_what_siblings_have_kept() {
+fn a_flush_of_another_node_kills_all_copies() {
     system(MemoryModel::Shared, |pair, line| {
-        let latency = pair.latency(0);
         load(pair, 0, line);
         pair.load(1, line);
         load(pair, 1, line);
-        // Node 1 shares the line, so flushing it leaves the sibling's copy alone.
-        pair.flush_by(0, 0, FlushKind::Flush, line);
         pair.flush(1, line);
-        assert_eq!(load(pair, 1, line), latency.l1);
-        // Becomes exclusive; the sibling's copy stays good until the line is written.
-        assert_eq!(load(pair, 0, line), latency.remote);
-        assert_eq!(load(pair, 1, line), latency.l1);
-        assert_eq!(store(pair, 0, line), latency.l3);
-        assert_eq!(load(pair, 1, line), latency.l3);
+        let latency = pair.latency(0);
+        assert_eq!(load(pair, 1, line), latency.remote);
+        assert_eq!(load(pair, 0, line), latency.l3);
     });
 }
 

@@ -2,6 +2,7 @@
 
 use super::Pair;
 use crate::coherent::{FlushKind, Kind, Storage};
+use crate::config::MemoryModel;
 use crate::fixture;
 
 /// Runs a pattern on two nodes, with one of its lines in the CXL pool.
@@ -42,7 +43,8 @@ fn a_configured_price_of_forwarding_is_used() {
     let line = pair.cxl();
     pair.store(0, line);
     assert_eq!(pair.store(1, line), pair.snoop(1).inv + 17);
-    assert_eq!(pair.load(0, line), pair.snoop(0).data + 17);
+    let snoop = pair.snoop(0);
+    assert_eq!(pair.load(0, line), snoop.data + snoop.writeback + 17);
     assert_eq!(pair.counts(0).forward_cycles, 17);
 }
 
@@ -135,13 +137,6 @@ fn the_only_reader_becomes_writer_without_asking() {
         // And it did become the writer.
         pair.load(1, line);
         assert_eq!(pair.counts(1).forwarded, 1);
-        // Of two sharers, one of which leaves, too.
-        pair.flush(1, line);
-        assert_eq!(pair.store(0, line), pair.latency(0).l1);
-        assert_eq!(
-            (pair.counts(0).upgrades_silent, pair.counts(0).snp_inv),
-            (2, 0)
-        );
     });
 }
 
@@ -175,18 +170,31 @@ fn a_flush_writes_back_exactly_once_if_dirty() {
             });
             assert_eq!(counts.forwarded, 0, "memory has it");
         }
-        // A reader's flush is its own.
+        // A reader's flush reaches the other reader.
         pair.store(0, line);
         pair.load(1, line);
-        pair.flush(1, line);
-        assert_eq!(pair.load(0, line), latency.l1);
-        // Nobody else's dirty line is written back.
-        pair.store(0, line);
         let counts = pair.during(1, |pair| {
-            pair.flush(1, line);
-            pair.flush_by(1, 0, FlushKind::Clean, line);
+            assert_eq!(
+                pair.flush_by(1, 0, FlushKind::Flush, line),
+                pair.snoop(1).inv
+            );
         });
-        assert_eq!((counts.writebacks, counts.flushes), (0, 2));
+        assert_eq!((counts.snp_inv, counts.writebacks), (1, 0));
+        assert_eq!(pair.load(0, line), latency.remote);
+        // And a dirty line is written back, whichever node has it: it is gone, or still there and clean.
+        let snoop = pair.snoop(1);
+        for (flush, ask, expected) in [
+            (FlushKind::Clean, snoop.data, latency.l1),
+            (FlushKind::Flush, snoop.inv, latency.remote),
+        ] {
+            pair.store(0, line);
+            let counts = pair.during(1, |pair| {
+                assert_eq!(pair.flush_by(1, 0, flush, line), ask + snoop.writeback);
+                assert_eq!(pair.flush_by(1, 0, FlushKind::Clean, line), 0);
+            });
+            assert_eq!((counts.writebacks, counts.flushes), (1, 2));
+            assert_eq!(pair.load(0, line), expected);
+        }
     });
 }
 
@@ -222,4 +230,35 @@ fn a_writer_keeps_its_own_copies() {
         assert_eq!(pair.store(0, line), pair.latency(0).l2);
         assert_eq!(pair.counts(0).upgrades_snooped, 1);
     });
+}
+
+/// Where all nodes have one last level, that has what any of them has modified: no memory, and no way over a link.
+#[test]
+fn one_last_level_serves_what_another_node_has_modified() {
+    let mut config = fixture::config(2, 1);
+    config.model = MemoryModel::FullyShared;
+    for node in &mut config.nodes {
+        (node.snoop.hop, node.snoop.home) = (1_000, 2_000);
+    }
+    let storage = Storage::new(&config);
+    let mut pair = Pair::new(&config, &storage);
+    let line = pair.cxl();
+    pair.store(1, line);
+    let (latency, snoop) = (pair.latency(0), pair.snoop(0));
+    let counts = pair.during(0, |pair| {
+        let read = pair.load(0, line);
+        assert_eq!(read, snoop.data + snoop.writeback + latency.l3);
+    });
+    assert_eq!(
+        (counts.l2_misses, counts.l3_misses, counts.forwarded),
+        (1, 0, 0)
+    );
+    pair.store(1, line);
+    let counts = pair.during(0, |pair| {
+        assert_eq!(pair.store(0, line), snoop.inv + latency.l3);
+    });
+    assert_eq!(
+        (counts.l3_misses, counts.forwarded, counts.link_cycles),
+        (0, 0, 0)
+    );
 }

@@ -139,13 +139,7 @@ fn blank(setup: &Setup, level: Level, system: &System) -> SimConfig {
             local: 0,
             remote: 0,
         },
-        snoop: SnoopCosts {
-            data: 0,
-            inv: 0,
-            back: 0,
-            forward: None,
-            writeback: 0,
-        },
+        snoop: SnoopCosts::default(),
     };
     let local = NodeId::first(system.nodes.len()).map(|n| (PoolId::Local(n), system.mem_local));
     let pools = local.chain([(PoolId::Cxl, system.mem_cxl)]);
@@ -303,6 +297,8 @@ pub fn list_keys(config: &SimConfig) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dyad_sim_model::coherent::{Kind, Storage};
+    use dyad_sim_model::config::LINE_BYTES;
 
     fn set(words: &[(&str, &str)]) -> Setup {
         let entries = words.iter().map(|(k, v)| (k.to_string(), v.to_string()));
@@ -346,6 +342,45 @@ mod tests {
             assert_eq!(n.cpi_milli, 1000);
         }
         assert_eq!((c.clock.ipi_ns, c.message_ns), (2000, 75_000));
+    }
+
+    /// Nanoseconds of the last access, as the model plays it. Homes are nodes, or 2: the CXL pool.
+    fn transfer(profile: &str, home: usize, accesses: &[(usize, Kind)]) -> f64 {
+        let setup = Setup {
+            profile: Profile::load(profile).unwrap(),
+            ..Setup::default()
+        };
+        let config = timing(&setup).unwrap();
+        let storage = Storage::new(&config);
+        let mut system = dyad_sim_model::coherent::System::new(&config, &storage);
+        let line = config.pools[home].base / LINE_BYTES;
+        let last = accesses
+            .iter()
+            .map(|&(node, kind)| system.access(node, 0, kind, line) * config.nodes[node].cycle_ps);
+        last.last().unwrap() as f64 / 1000.0
+    }
+
+    /// The figures of measurements, and for `cxl` those composed of them (see the profiles), to 5 %.
+    #[test]
+    fn transfers_take_what_has_been_published() {
+        use Kind::{Load, Store};
+        for (profile, home, accesses, published) in [
+            ("cascade-lake", 0, &[(0, Load)][..], 78.6),
+            ("cascade-lake", 1, &[(0, Load)], 144.1),
+            ("cascade-lake", 1, &[(1, Store), (0, Load)], 111.0),
+            ("cascade-lake", 0, &[(1, Store), (0, Load)], 176.0),
+            ("cxl", 0, &[(0, Load)], 100.0),
+            ("cxl", 2, &[(0, Load)], 218.0),
+            ("cxl", 2, &[(1, Store), (0, Load)], 380.0),
+            ("cxl", 2, &[(0, Load), (1, Load), (0, Store)], 300.0),
+        ] {
+            let took = transfer(profile, home, accesses);
+            let off = (took / published - 1.0).abs();
+            assert!(
+                off < 0.05,
+                "{profile}, home {home}, {accesses:?}: {took} ns, not {published}"
+            );
+        }
     }
 
     #[test]

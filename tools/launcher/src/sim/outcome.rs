@@ -381,6 +381,8 @@ fn in_cycles(b: Breakdown, cycle_ps: u64) -> Breakdown {
         l3: c(b.l3),
         mem_local: c(b.mem_local),
         mem_remote: c(b.mem_remote),
+        forward: c(b.forward),
+        link: c(b.link),
         snoop: c(b.snoop),
         ipi: c(b.ipi),
         msg_wait: c(b.msg_wait),

@@ -1,4 +1,4 @@
-//! Profiles: named sets of values for all keys. Three are part of the tool; a file can be one too.
+//! Profiles: named sets of values for all keys. Five are part of the tool; a file can be one too.
 //!
 //! A profile is a TOML file whose keys, joined by dots, are those of [`super::keys`]. A file may
 //! leave keys out; `based-on` names the profile they are taken from.
@@ -11,13 +11,18 @@ use crate::suggest;
 pub const DEFAULT: &str = "paper-big";
 
 /// The profiles that are part of the tool: name, contents.
-pub const SHIPPED: [(&str, &str); 3] = [
+pub const SHIPPED: [(&str, &str); 5] = [
     ("paper-big", include_str!("../../profiles/paper-big.toml")),
     (
         "paper-small",
         include_str!("../../profiles/paper-small.toml"),
     ),
     ("artifact", include_str!("../../profiles/artifact.toml")),
+    ("cxl", include_str!("../../profiles/cxl.toml")),
+    (
+        "cascade-lake",
+        include_str!("../../profiles/cascade-lake.toml"),
+    ),
 ];
 
 /// Key of a file that names the profile below it.

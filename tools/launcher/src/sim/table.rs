@@ -8,13 +8,15 @@ use dyad_sim_model::report::{Breakdown, ClockReport};
 use super::outcome::{NodeOutcome, Outcome, Part};
 
 /// Names of the parts of a breakdown, in its order.
-const CATEGORIES: [&str; 10] = [
+const CATEGORIES: [&str; 12] = [
     "INST",
     "L1",
     "L2",
     "L3",
     "MEM_LOCAL",
     "MEM_REMOTE",
+    "FORWARD",
+    "LINK",
     "SNOOP",
     "IPI",
     "MSG_WAIT",
@@ -22,7 +24,7 @@ const CATEGORIES: [&str; 10] = [
 ];
 
 /// Those of them that are of caches.
-const OF_CACHES: std::ops::RangeInclusive<usize> = 1..=6;
+const OF_CACHES: std::ops::RangeInclusive<usize> = 1..=8;
 
 /// Regions that get a table each; of more, a line per node has to do.
 const TABLES: usize = 4;

@@ -84,19 +84,6 @@ const MEMORY: Each = Each {
     l3_misses: 1,
     ..LAST_LEVEL
 };
-/// A write takes a line away that another node has modified.
-const TAKEN: Each = Each {
-    snp_inv: 1,
-    forwarded: 1,
-    ..MEMORY
-};
-/// A read makes another node share a line that it has modified.
-const SHARED: Each = Each {
-    snp_data: 1,
-    forwarded: 1,
-    writebacks: 1,
-    ..MEMORY
-};
 /// A write of a line that no other node has.
 const SILENT: Each = Each { silent: 1, ..HIT };
 /// A write of a line that others have too.
@@ -115,13 +102,26 @@ const WRITE_BACK: Each = Each {
 
 /// What the counted steps of a pattern of sharing do. `one`: the nodes have one last level.
 fn sharing(pattern: &str, one: bool) -> Vec<Each> {
-    // What another node has clean.
+    // What another node has: that comes from its cache if it has modified it.
     let near = if one { LAST_LEVEL } else { MEMORY };
+    let modified = Each {
+        forwarded: u64::from(!one),
+        ..near
+    };
+    let taken = Each {
+        snp_inv: 1,
+        ..modified
+    };
+    let shared = Each {
+        snp_data: 1,
+        writebacks: 1,
+        ..modified
+    };
     match pattern {
-        "ping-pong" | "false sharing" => vec![TAKEN, TAKEN],
-        "atomics" => vec![Each { rmws: 1, ..TAKEN }; 2],
+        "ping-pong" | "false sharing" => vec![taken, taken],
+        "atomics" => vec![Each { rmws: 1, ..taken }; 2],
         "apart" => vec![HIT, HIT],
-        "producer" => vec![SHARED, SNOOPED, SHARED],
+        "producer" => vec![shared, SNOOPED, shared],
         "readers" => vec![
             Each {
                 snp_data: 1,
@@ -131,45 +131,51 @@ fn sharing(pattern: &str, one: bool) -> Vec<Each> {
             HIT,
         ],
         "upgrade" => vec![MEMORY, SILENT],
-        "taken" => vec![Each { snp_inv: 1, ..near }, SHARED],
+        "taken" => vec![Each { snp_inv: 1, ..near }, shared],
         _ => Vec::new(),
     }
 }
 
 /// What those of a pattern of flushes do, with an instruction that keeps lines or drops them.
 ///
-/// A flush acts on the caches of its node. Where there is one last level, dropping a line takes it
-/// from the other node too, by a BISnp.
+/// A flush acts on the caches of all nodes. Those of the other node are asked over the link, or, where there is one last
+/// level, by a BISnp.
 fn flushes(pattern: &str, keeps: bool, one: bool) -> Vec<Each> {
     let again = if keeps { HIT } else { MEMORY };
-    let reaches = one && !keeps;
-    let back = Each { bi_snp: 1, ..FLUSH };
+    // The first flush asks the other node.
+    let drops = match one {
+        true => Each { bi_snp: 1, ..FLUSH },
+        false => Each {
+            snp_inv: 1,
+            ..FLUSH
+        },
+    };
     let asked = Each {
         snp_data: 1,
         ..if one { LAST_LEVEL } else { MEMORY }
     };
-    match pattern {
-        "nobody has it" => vec![FLUSH],
-        "clean" => vec![FLUSH, again],
-        "dirty" => vec![WRITE_BACK, FLUSH, again, SILENT, WRITE_BACK],
-        "dirty elsewhere" if reaches => {
-            let both = Each {
-                bi_snp: 1,
+    match (pattern, keeps) {
+        ("nobody has it", _) => vec![FLUSH],
+        ("clean", _) => vec![FLUSH, again],
+        ("dirty", _) => vec![WRITE_BACK, FLUSH, again, SILENT, WRITE_BACK],
+        ("dirty elsewhere", true) => {
+            let cleans = Each {
+                snp_data: u64::from(!one),
                 ..WRITE_BACK
             };
-            vec![both, MEMORY, FLUSH, MEMORY]
+            vec![cleans, HIT, FLUSH, asked]
         }
-        "dirty elsewhere" => {
-            let last = if keeps { asked } else { MEMORY };
-            vec![FLUSH, HIT, WRITE_BACK, last]
+        ("dirty elsewhere", false) => {
+            let first = Each {
+                writebacks: 1,
+                ..drops
+            };
+            vec![first, MEMORY, FLUSH, MEMORY]
         }
-        "clean elsewhere" if reaches => vec![back, MEMORY, SILENT],
-        "clean elsewhere" => vec![FLUSH, HIT, SILENT],
-        "clean on both" if reaches => vec![back, MEMORY, SILENT, WRITE_BACK],
-        "clean on both" => {
-            let store = if keeps { SNOOPED } else { SILENT };
-            vec![FLUSH, HIT, store, WRITE_BACK]
-        }
+        ("clean elsewhere", true) => vec![FLUSH, HIT, SILENT],
+        ("clean elsewhere", false) => vec![drops, MEMORY, SILENT],
+        ("clean on both", true) => vec![FLUSH, HIT, SNOOPED, WRITE_BACK],
+        ("clean on both", false) => vec![drops, MEMORY, SILENT, WRITE_BACK],
         _ => Vec::new(),
     }
 }
