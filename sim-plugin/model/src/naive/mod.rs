@@ -429,10 +429,8 @@ impl Naive {
 
         // The line. What is owned is in the last level, even if it is above it already.
         let dirty = others.iter().any(|&other| before.mesi[other] == Modified);
-        if dirty {
-            if node.snoop.through_home {
-                cycles += self.write_back(who);
-            }
+        if dirty && node.snoop.through_home {
+            cycles += self.write_back(who);
         }
         if dirty && !self.one_last_level() {
             cycles += self.forward(who, kind, id, found);
