@@ -73,6 +73,8 @@ pub struct CpuLocal {
     pub space: Cell<u64>,
     /// The endpoint where the root thread of this CPU waits.
     pub root_line: Cell<Option<(WeakRef, &'static Line)>>,
+    /// Whether this CPU has told its own scheduler something that it may not have taken yet.
+    pub has_told: Cell<bool>,
     /// Whether the running thread, or the lowest of those under it, came from another node while the root
     /// thread waited, and so was not dispatched.
     pub direct: Cell<bool>,
@@ -138,6 +140,7 @@ impl CpuLocal {
             captbl: Cell::new(PhysAddr(0)),
             space: Cell::new(0),
             root_line: Cell::new(None),
+            has_told: Cell::new(false),
             direct: Cell::new(false),
             spins: Cell::new(None),
             cache: CapCache::new(),

@@ -48,11 +48,17 @@ pub mod plain {
         (bits != 0 && pa.0 & !USER_ADDRESS == 0).then_some(bits | pa.0)
     }
 
+    /// Whether a word is that of an entry that is present, on both ISAs.
+    #[inline(always)]
+    pub const fn is_present(raw: u64) -> bool {
+        raw & 1 != 0
+    }
+
     /// The page of a word, and its permissions.
     #[inline]
     pub fn page_in(isa: Isa, raw: u64) -> Option<(PhysAddr, Perms)> {
-        // Present on both ISAs; looked at first because many entries are not.
-        if raw & 1 == 0 {
+        // Looked at first because many entries are not.
+        if !is_present(raw) {
             return None;
         }
         let (perms, used) = split(isa, raw);

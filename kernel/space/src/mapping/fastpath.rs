@@ -181,7 +181,8 @@ pub fn resolve_fastpath(
     let here = load_coherent(own.entry);
     // A page that lacks the right is the handler's, whatever the region is: most faults of page-level shared
     // memory are of this kind.
-    if let Pte::Leaf(leaf) = decode(isa, here, Level::L1)
+    if plain::is_present(here)
+        && let Pte::Leaf(leaf) = decode(isa, here, Level::L1)
         && !allows(&leaf, kind)
     {
         return Some(Err(Error::BadAddress));

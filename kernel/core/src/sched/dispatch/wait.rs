@@ -106,8 +106,9 @@ pub fn tell_scheduler<P: Platform>(cx: &KernelCtx, t: &'static Thread, why: Woke
         line.push_event(cx.node, t, why)?;
         let Some(waiter) = line.take_waiter(cx.node) else {
             // It runs something else: interrupt that.
-            if !here {
-                inbox::notify::<P>(owner.node, cpu);
+            match here {
+                true => cx.local.has_told.set(true),
+                false => inbox::notify::<P>(owner.node, cpu),
             }
             return Ok(());
         };
@@ -184,7 +185,12 @@ pub fn block<P: Platform>(
     let next = take_dispatcher::<P>(cx, t);
     // The sender goes on without a turn of the run loop, and has not been chosen again since: what has become ready
     // meanwhile may be more urgent. Looked at before this thread's own news.
-    let overdue = matches!(next, Some((_, SwitchReason::Send))) && has_news(cx);
+    let sent = matches!(next, Some((_, SwitchReason::Send)));
+    let overdue = sent && cx.local.has_told.get() && {
+        let news = has_news(cx);
+        cx.local.has_told.set(news);
+        news
+    };
     if next.is_none() && is_root(t) {
         // A root thread: what comes here interrupts the thread that runs.
         let object = WeakRef::from_bits(endpoints).ok_or(Error::Corrupt)?;
