@@ -549,6 +549,13 @@ impl Settings {
                     .into(),
             );
         }
+        if c.sim != Sim::Off && c.cpus > 1 && c.setup.order != Order::Parallel {
+            return Err(
+                "strict order is for nodes with one CPU, since CPUs of one machine take no turns: leave --cpus \
+                        out, or take --order parallel"
+                    .into(),
+            );
+        }
         if c.memory_trace && c.cpus > 1 {
             return Err("memory-trace is for nodes with one CPU: leave --cpus out".into());
         }

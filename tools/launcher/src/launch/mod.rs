@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 use dyad_abi::Isa;
 use dyad_abi::record::EXIT_OK;
 use dyad_abi::service::peer::Kernels;
-use dyad_sim_model::config::{Level, Order};
+use dyad_sim_model::config::Level;
 
 use crate::build::Said;
-use crate::config::{RunConfig, Sim};
+use crate::config::RunConfig;
 use crate::console::Line;
 use crate::error::Error;
 use crate::sim::outcome::machine_report;
@@ -142,12 +142,6 @@ fn run_steps(
     report: &mut RunReport,
     sink: &mut dyn Sink,
 ) -> Result<(), Error> {
-    if config.sim != Sim::Off && config.cpus > 1 && config.setup.order != Order::Parallel {
-        sink.event(Event::Note(
-            "strict order is promised for one CPU per node; with more, a seed may not give the same \
-             run twice",
-        ));
-    }
     let built = prepare::build(config, sink);
     report.host_ms.build = start.elapsed().as_millis() as u64;
     let system = prepare::System::new(config, built?, report, sink)?;

@@ -136,19 +136,25 @@ fn lost_and_damaged_reports_fail_the_run() {
 }
 
 #[test]
-fn what_strict_order_promises_is_said() {
+fn strict_order_is_refused_for_several_cpus() {
     let d = Scratch::new("promise");
-    let note = |args: &[&str]| {
+    let run = |args: &[&str]| {
         let args = [&TIMING[..], args].concat();
         let out = stub_sim(&d, &["ok", "ok"], &good(), &args)
             .output()
             .unwrap();
-        assert_eq!(out.status.code(), Some(0), "{}", text(&out));
-        text(&out).contains("strict order is promised for one CPU per node")
+        (out.status.code(), text(&out))
     };
-    assert!(note(&["--cpus", "2", "--order", "strict"]));
-    assert!(!note(&["--order", "strict"]));
-    assert!(!note(&["--cpus", "2"]));
+    let (code, said) = run(&["--cpus", "2", "--order", "strict"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(
+        said.contains("strict order is for nodes with one CPU"),
+        "{said}"
+    );
+    for good in [&["--order", "strict"][..], &["--cpus", "2"]] {
+        let (code, said) = run(good);
+        assert_eq!(code, Some(0), "{said}");
+    }
 }
 
 #[test]

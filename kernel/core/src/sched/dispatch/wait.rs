@@ -187,9 +187,9 @@ pub fn block<P: Platform>(
     // meanwhile may be more urgent. Looked at before this thread's own news.
     let sent = matches!(next, Some((_, SwitchReason::Send)));
     let overdue = sent && cx.local.has_told.get() && {
-        let news = has_news(cx);
-        cx.local.has_told.set(news);
-        news
+        let pending = has_news(cx);
+        cx.local.has_told.set(pending);
+        pending
     };
     if next.is_none() && is_root(t) {
         // A root thread: what comes here interrupts the thread that runs.
