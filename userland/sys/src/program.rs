@@ -192,15 +192,21 @@ fn ask_pager(words: [u64; 4]) -> Result<u64> {
     }
 }
 
+/// What is mapped in the place of the program's [`info`].
+#[inline(always)]
+fn info_page() -> &'static Info {
+    // SAFETY: 1. The page is mapped, read-only, in every program from its start to its end, and
+    // does not change. 2. Every pattern of bits is a valid `Info`.
+    unsafe { &*with_exposed_provenance::<Info>(raw::info_page() as usize) }
+}
+
 /// The page that tells the program what it has been started with.
 ///
 /// # Errors
 ///
 /// `BadVersion` if it is not of this ABI version.
 pub fn info() -> Result<&'static Info> {
-    // SAFETY: 1. The page is mapped, read-only, in every program from its start to its end, and
-    // nobody changes it. 2. Every pattern of bits is a valid `Info`.
-    let info = unsafe { &*with_exposed_provenance::<Info>(raw::info_page() as usize) };
+    let info = info_page();
     if info.magic != INFO_MAGIC || info.system.abi_version != dyad_abi::ABI_VERSION {
         return Err(Error::BadVersion);
     }
@@ -215,7 +221,8 @@ pub fn info() -> Result<&'static Info> {
 /// Whether the program is a process on each node, over kernels that only exchange messages.
 #[inline]
 pub fn is_multiple() -> bool {
-    info().is_ok_and(|info| info.kernels == Kernels::Multiple as u64)
+    // Each hop asks. A page of another version has ended the program where it began.
+    info_page().kernels == Kernels::Multiple as u64
 }
 
 /// The nodes and pools of the system in their current state.
