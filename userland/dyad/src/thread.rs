@@ -509,7 +509,7 @@ mod tests {
             (u64::MAX >> 1, 1 << 63, None),
         ] {
             let found = lowest_free(used, lost).map(Number::get);
-            assert_eq!(found.map(u64::from), number);
+            assert_eq!(found, number);
         }
     }
 }
