@@ -57,7 +57,7 @@ pub(super) struct TestArgs {
 const TIERS: &str = "\
 Tiers, with times on 2 cores:
   quick  what `cargo test` runs: host tests, all in-kernel tests on the pair, every program once (10 min)
-  full   what quick leaves out: other systems, deaths, attacks, simulation, the tutorial (20 min)
+  full   what quick leaves out: other systems, deaths, attacks, simulation, the tutorial (27 min)
   long   storms of millions of operations, hundreds of killed machines, deep models, Miri, soaks (hours)
 
 The exit status is 0 if every part has passed. Times of tests are kept in target/tests/TIER.";
