@@ -17,6 +17,7 @@
 //! it. See [`Memory::index_base`].
 
 mod book;
+mod leave;
 mod paths;
 mod system;
 
@@ -31,7 +32,7 @@ use crate::directory::{Agent, Mine, State, Step, Word, read, update};
 use crate::disturb::{Disturbance, Disturbed};
 use crate::first::{FirstLevel, Name, Promise};
 use crate::last::LastLevel;
-use crate::memory::{Home, LINE_BITS, LINE_MASK, Memory};
+use crate::memory::{LINE_BITS, LINE_MASK, Memory};
 use paths::Paths;
 
 /// The kind of an access.
@@ -541,69 +542,5 @@ impl<'a> Core<'a> {
             Some(victim) => self.evicted(victim),
             None => 0,
         }
-    }
-
-    /// The last level has evicted a copy.
-    fn evicted(&mut self, victim: u64) -> u64 {
-        let place = self.memory.locate(victim & LINE_MASK);
-        let Some(word) = place.and_then(|place| self.directory.get(place.index)) else {
-            return 0;
-        };
-        let me = self.me;
-        let taken = self.change(victim & LINE_MASK, word, |_, word| {
-            // A dead copy is nobody's.
-            let good = word.key(victim & LINE_MASK) == victim;
-            let step = good.then(|| word.evict(me)).flatten()?;
-            Some((step, ()))
-        });
-        let Some((_, step, ())) = taken else { return 0 };
-        let removed = self.remove_own(victim, u64::MAX);
-        self.counts.back_invalidated += removed;
-        self.book_drop(step, removed != 0)
-    }
-
-    /// Removes a line from this CPU's own levels. Returns how many copies there were.
-    fn remove_own(&mut self, key: u64, identity: u64) -> u64 {
-        let first = self.l1d.remove(key, identity);
-        [&mut self.l1i, &mut self.l2]
-            .into_iter()
-            .map(|level| u64::from(level.remove(key, identity)))
-            .sum::<u64>()
-            + u64::from(first)
-    }
-
-    /// Cache maintenance of a line. Returns the latency in cycles.
-    pub fn flush(&mut self, kind: FlushKind, line: u64, index: usize) -> u64 {
-        self.counts.flushes += 1;
-        // What is clean must be upgraded again.
-        self.l1d.forget_line(line);
-        let me = self.me;
-        let word = self.directory.get(index);
-        let taken = word.and_then(|word| {
-            self.change(line, word, |_, word| {
-                let step = match kind {
-                    FlushKind::Flush => word.flush(me),
-                    FlushKind::Clean => word.clean(me),
-                };
-                step.map(|step| (step, ()))
-            })
-        });
-        if kind == FlushKind::Flush {
-            let fused = word.is_some();
-            self.remove_own(line, identity(fused));
-            let key = if fused { line } else { self.last_key(line) };
-            self.l3.remove(key, identity(fused));
-        }
-        match taken {
-            Some((before, step, ())) => {
-                self.book_flush(before, step, line) + self.book_drop(step, false)
-            }
-            None => 0,
-        }
-    }
-
-    /// The home of a line that is in the directory.
-    fn home(&self, line: u64) -> Home {
-        self.memory.home(line).unwrap_or(Home::Device)
     }
 }

@@ -7,7 +7,9 @@
 
 mod compare;
 mod files;
+mod leave;
 mod level;
+mod ways;
 
 pub use compare::{Both, Difference};
 pub use files::{Replayed, replay_files};
@@ -18,6 +20,7 @@ use crate::account::Counters;
 use crate::coherent::{FlushKind, Kind};
 use crate::config::{Coherence, LINE_BYTES, MemoryModel, SimConfig};
 use level::{Id, Level};
+use ways::Ways;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mesi {
@@ -60,49 +63,6 @@ struct Cpu {
 impl Cpu {
     fn levels(&mut self) -> [&mut Level; 3] {
         [&mut self.l1i, &mut self.l1d, &mut self.l2]
-    }
-}
-
-/// The ways of messages between nodes, counted one by one.
-struct Ways {
-    /// Cycles of a hop, and of a look into the directory of the own memory.
-    hop: u64,
-    look: u64,
-    over_home: bool,
-    asker: usize,
-    /// `None`: a device.
-    home: Option<usize>,
-}
-
-impl Ways {
-    /// From a node to another, or to or from a device.
-    fn hop(&self, from: Option<usize>, to: Option<usize>) -> u64 {
-        if from == to { 0 } else { self.hop }
-    }
-
-    /// A request and its answer, without anybody asked.
-    fn plain(&self) -> u64 {
-        let look = if self.home == Some(self.asker) {
-            self.look
-        } else {
-            0
-        };
-        look + self.hop(Some(self.asker), self.home) + self.hop(self.home, Some(self.asker))
-    }
-
-    /// What asking these nodes adds: the slowest of them counts.
-    fn asked(&self, peers: &[usize]) -> u64 {
-        let back = self.hop(self.home, Some(self.asker));
-        let one = |&peer: &usize| {
-            let there = self.hop(self.home, Some(peer));
-            let answer = if self.over_home {
-                self.hop(Some(peer), self.home) + back
-            } else {
-                self.hop(Some(peer), Some(self.asker))
-            };
-            there + answer - back
-        };
-        peers.iter().map(one).max().unwrap_or(0)
     }
 }
 
@@ -544,119 +504,5 @@ impl Naive {
             }
             _ => 0,
         }
-    }
-
-    /// A line has left the last level and the own levels of `who`. `asked` says whether those had
-    /// to be asked. Returns what that costs.
-    fn leave(&mut self, who: Who, id: Id, mut asked: bool) -> u64 {
-        let node = self.config.nodes[who.node].clone();
-        let together = self.one_last_level();
-        let line = self.line(id);
-        let mine = line.mesi[who.node];
-        let mut dirty = false;
-        match line.owner() {
-            Some(owner) if owner == who.node || together => {
-                dirty = line.mesi[owner] == Modified;
-                line.mesi[owner] = Invalid;
-                if owner != who.node || line.sole != Some(who.cpu) {
-                    asked = true;
-                    self.invalidate_above(owner, (owner == who.node).then_some(who.cpu), id);
-                }
-            }
-            None if together => {
-                let others = line.others(who.node);
-                if !others.is_empty() || mine == Shared && node.cpus > 1 {
-                    line.mesi.fill(Invalid);
-                    asked = true;
-                    for other in 0..self.cpus.len() {
-                        self.invalidate_above(other, None, id);
-                    }
-                }
-            }
-            _ => {}
-        }
-        self.left(who, asked, dirty)
-    }
-
-    /// Counts a line that has left a last level.
-    fn left(&mut self, who: Who, asked: bool, dirty: bool) -> u64 {
-        let back = self.config.nodes[who.node].snoop.back;
-        let mut cycles = 0;
-        if asked {
-            let counts = self.counts_mut(who);
-            counts.bi_snp += 1;
-            counts.snoop_cycles += back;
-            cycles += back;
-        }
-        if dirty {
-            cycles += self.write_back(who);
-        }
-        cycles
-    }
-
-    /// Cache maintenance of a line. Returns the latency in cycles.
-    pub fn flush(&mut self, node: usize, cpu: usize, kind: FlushKind, line: u64) -> u64 {
-        let who = Who { node, cpu };
-        let id = self.id(node, line);
-        self.counts_mut(who).flushes += 1;
-        if kind == FlushKind::Flush {
-            let levels = self.cpu(who).levels();
-            levels.into_iter().for_each(|level| level.take_any(id));
-            self.last(node).take_any(id);
-        }
-        match kind {
-            _ if !self.coherent(id) => 0,
-            FlushKind::Flush => self.flush_everywhere(who, id),
-            FlushKind::Clean => self.clean_anywhere(who, id),
-        }
-    }
-
-    /// Every cache of every node loses the line.
-    fn flush_everywhere(&mut self, who: Who, id: Id) -> u64 {
-        let cpus = self.config.nodes[who.node].cpus;
-        let together = self.one_last_level();
-        let before = self.line(id).clone();
-        let dirty = before.mesi.contains(&Modified);
-        // Behind the same last level, others of this node, or all.
-        let others = before.others(who.node);
-        let siblings = match before.mesi[who.node] {
-            Modified | Exclusive => before.sole != Some(who.cpu),
-            Shared => cpus > 1,
-            Invalid => false,
-        };
-        let asked = siblings || together && !others.is_empty();
-        for other in 0..self.cpus.len() {
-            self.invalidate_above(other, None, id);
-            if before.mesi[other] != Invalid && other != who.node && !together {
-                self.last(other).invalidate(id);
-            }
-        }
-        self.line(id).mesi.fill(Invalid);
-        let mut cycles = 0;
-        if !together && !others.is_empty() {
-            let ways = self.ways(who.node, id.line());
-            cycles += self.invalidations(who, &others);
-            cycles += self.link(who, ways.plain() + ways.asked(&others));
-        }
-        cycles + self.left(who, asked, dirty)
-    }
-
-    /// Whoever has modified the line writes it back, and keeps it.
-    fn clean_anywhere(&mut self, who: Who, id: Id) -> u64 {
-        let line = self.line(id);
-        let Some(owner) = line.mesi.iter().position(|&mesi| mesi == Modified) else {
-            return 0;
-        };
-        line.mesi[owner] = Exclusive;
-        let mut cycles = self.write_back(who);
-        if owner != who.node && !self.one_last_level() {
-            let ways = self.ways(who.node, id.line());
-            let data = self.config.nodes[who.node].snoop.data;
-            let counts = self.counts_mut(who);
-            counts.snp_data += 1;
-            counts.snoop_cycles += data;
-            cycles += data + self.link(who, ways.plain() + ways.asked(&[owner]));
-        }
-        cycles
     }
 }

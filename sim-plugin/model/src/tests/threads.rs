@@ -84,7 +84,7 @@ fn transitions_of_all_nodes_are_one_history() {
         }
         *balance.entry(before.0).or_default() += 1;
         *balance.entry(step.next.0).or_default() -= 1;
-        // Ownership changes hands only towards the one who asks, who books it; who is asked to clean a line keeps it.
+        // Only the node that asks becomes the owner, and books that. An owner that is asked to clean its line stays the owner.
         let cleaned = before.owner().is_some() && step.next.owner() == before.owner();
         if let Some((owner, _)) = step.next.owner() {
             assert!(owner == node || cleaned);
