@@ -125,6 +125,42 @@ fn a_reader_that_was_lapped_flushes_everything_before_and_after_tlbs() {
     assert!(!did.contains(&Did::Everything));
 }
 
+/// A round waits for a CPU to acknowledge while another CPU writes more than a log holds: what was given up before the
+/// round began is overwritten before the second pass reads it, and what is given up meanwhile is the next round's.
+#[test]
+fn a_reader_that_is_lapped_while_it_waits_flushes_everything_after_tlbs() {
+    let mem = HostMem::new();
+    let q = words(&mem);
+    let [mut a, _b] = pair(&q);
+    let hw = Hardware::default();
+    let mut log = LogWriter::attach(&q, node(1), cpu(0));
+    let frame = |n: u64| DirtyEntry::User(PhysAddr(AREA.0 + 0x1000 * n));
+    log.record(&q, frame(0));
+    let drive = |a: &mut dyad_quiesce::Round| loop {
+        match a.flush_step(&q, &hw, 1).unwrap() {
+            Progress::Working => {}
+            other => return other,
+        }
+    };
+    assert_eq!(drive(&mut a), Progress::Waiting(cpu(0)));
+    assert!(!hw.take().contains(&Did::Everything));
+    for n in 1..=LOG_ENTRIES as u64 {
+        log.record(&q, frame(n));
+    }
+    let stamp = q.now();
+    assert!(q.acknowledge(node(0), cpu(0), &hw));
+    assert!(matches!(drive(&mut a), Progress::Published(e) if e <= stamp));
+    assert!(hw.take().contains(&Did::Everything), "after TLBs");
+    // Of the entries since then, the next round drops all, and once more after TLBs.
+    whole_round(&q, 0, &mut a, &hw);
+    let did = hw.take();
+    let tlb = did.iter().position(|d| *d == Did::Tlb).unwrap();
+    let lines = did[tlb..].iter();
+    let everything = did[tlb..].contains(&Did::Everything);
+    assert!(everything || lines.filter(|d| matches!(d, Did::Lines(..))).count() == LOG_ENTRIES);
+    assert!(q.publication(node(0)).is_quiet_since(stamp));
+}
+
 /// A log does not have room for the frames of a large page: it is one entry, and readers drop everything, before
 /// and after TLBs.
 #[test]

@@ -121,3 +121,34 @@ fn a_thread_that_a_dead_node_was_putting_on_a_list_is_put_there() {
         }
     }
 }
+
+/// A CPU that lives is stopped while it takes a thread off its list, for longer than recovery waits. Recovery does
+/// not know then which threads are on the list, and tells of none of them anew: the CPU finds them when it goes on.
+#[test]
+fn threads_of_a_list_that_stays_in_use_are_left_where_they_are() {
+    let s = Trio::new();
+    let c = Cast::new(&s);
+    let m = s.machines[2];
+    m.enter();
+    let line = c.heard(&s, 2);
+    let listed = [71, 72].map(|tag| another(&s, &c, 2, tag));
+    for t in listed {
+        line.push_event(m.node(), t, Woken::Ready).unwrap();
+    }
+    // It has made the list its own, and has done nothing else.
+    assert!(crash::after(1, || line.take_thread(m.node())).is_none());
+    let (events, taken) = (line.events.load(RELAXED), line.taken.load(RELAXED));
+    assert_ne!((events, taken), (0, 0));
+    s.dies(1);
+    s.recover(0);
+    for t in listed {
+        assert_eq!(t.event.load(RELAXED), Woken::Ready as u64);
+    }
+    assert_eq!(
+        (line.events.load(RELAXED), line.taken.load(RELAXED)),
+        (events, taken)
+    );
+    line.taken.store(0, RELAXED);
+    assert_eq!(told(&s, &c, 2), [71, 72]);
+    sound(&s);
+}

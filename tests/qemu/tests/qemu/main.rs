@@ -7,9 +7,8 @@
 //!
 //! Each test names its tiers where it is made (`times::test`), and a run includes the tests of its tier.
 //!
-//! Systems run one at a time: a pair of machines already keeps two cores busy, and tests of
-//! atomicity must really overlap. Only where machines take turns in an order of the simulator's
-//! (`sanitizer`, a test of `simulation`) are there two.
+//! Systems run one at a time where CPUs must really overlap or the host's time matters; groups of `times::BESIDE` run
+//! two tests at a time.
 #![forbid(unsafe_code)]
 
 mod abuse;
@@ -63,8 +62,8 @@ use libtest_mimic::Arguments;
 
 fn main() -> ExitCode {
     let mut args = Arguments::from_args();
-    // One after the other, whatever was asked for.
-    args.test_threads = Some(1);
+    // Whatever was asked for: a test says whether it may run beside another one.
+    args.test_threads = Some(times::TOGETHER);
     if let Err(e) = setup::ensure(&Requirements::ALL, &mut |what| eprintln!("{what}")) {
         eprintln!("{e}");
         return ExitCode::from(2);

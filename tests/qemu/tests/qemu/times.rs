@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use dyad_launcher::paths;
@@ -15,6 +15,39 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 /// How many of each are named.
 const NAMED: usize = 10;
+
+/// Groups whose tests run two at a time. They compare outputs, counts and simulated time, none of which depends
+/// on what else the host does, and leave a core idle while a system boots, waits or takes turns.
+///
+/// All other tests have the host to themselves: they need CPUs that really overlap, or kill and pause machines at
+/// moments of the host's time.
+const BESIDE: &[&str] = &[
+    "back_ends",
+    "classes",
+    "crossing",
+    "emulation",
+    "explore",
+    "fuzz",
+    "gallery",
+    "memory",
+    "messages",
+    "migrate_threads",
+    "migration",
+    "multiple",
+    "programs",
+    "simulation",
+    "std_pieces",
+    "translations",
+    "validation",
+    "windows",
+    "workloads",
+];
+
+/// How many tests run at a time at most.
+pub const TOGETHER: usize = 2;
+
+/// Held by each test while it runs, for itself if its group is not in [`BESIDE`].
+static HOST: RwLock<()> = RwLock::new(());
 
 /// Tests by name, with what they have taken.
 static TAKEN: Mutex<BTreeMap<String, Taken>> = Mutex::new(BTreeMap::new());
@@ -57,12 +90,20 @@ pub fn of_kind(
     let mut all = TIERS.lock().unwrap_or_else(PoisonError::into_inner);
     all.insert(name.clone(), tiers);
     let own = name.clone();
+    let beside = runs_beside(&name);
     let trial = Trial::ignorable_test(name, move || {
+        let (_shared, _alone);
+        if beside {
+            _shared = HOST.read().unwrap_or_else(PoisonError::into_inner);
+        } else {
+            _alone = HOST.write().unwrap_or_else(PoisonError::into_inner);
+        }
         let (start, cpu) = (Instant::now(), cpu_time());
         let outcome = f();
         let taken = Taken {
             seconds: start.elapsed().as_secs_f64(),
-            cpu_seconds: (cpu_time() - cpu).max(0.0),
+            // Of the whole process, so that it is a test's only if the test is alone.
+            cpu_seconds: (!beside).then(|| (cpu_time() - cpu).max(0.0)),
             ok: outcome.is_ok(),
         };
         let mut all = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,6 +113,12 @@ pub fn of_kind(
     trial
         .with_kind(format!("{kind} {tiers}"))
         .with_ignored_flag(is_ignored(tiers))
+}
+
+/// Whether a test runs while another one does.
+fn runs_beside(name: &str) -> bool {
+    let group = name.split("::").next().unwrap_or(name);
+    BESIDE.contains(&group)
 }
 
 /// Whether a test is not run unless it is asked for by `--ignored`.
@@ -107,7 +154,9 @@ pub fn of_this_run(trials: Vec<Trial>) -> (Vec<Trial>, usize) {
     let all = trials.len();
     let tiers = TIERS.lock().unwrap_or_else(PoisonError::into_inner);
     let runs = |t: &Trial| tiers.get(t.name()).is_none_or(|&t| !is_ignored(t));
-    let kept: Vec<Trial> = trials.into_iter().filter(runs).collect();
+    let mut kept: Vec<Trial> = trials.into_iter().filter(runs).collect();
+    // One that needs the host to itself waits for its neighbours, so those come last.
+    kept.sort_by_key(|t| runs_beside(t.name()));
     let left = all - kept.len();
     (kept, left)
 }

@@ -132,7 +132,7 @@ impl Program {
             .map_err(|e| Error::io(format_args!("cannot start {}", self.file.display()), e))?;
         let taken = Taken {
             seconds: start.elapsed().as_secs_f64(),
-            cpu_seconds: (cpu_time() - cpu).max(0.0),
+            cpu_seconds: Some((cpu_time() - cpu).max(0.0)),
             ok: status.success(),
         };
         test_times::write_whole(tier, &self.name, began, taken);
