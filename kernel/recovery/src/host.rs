@@ -141,7 +141,8 @@ impl Trio {
 
     /// Recovers all dead nodes on node `by`, and lets all live nodes take messages.
     pub fn recover(&self, by: usize) {
-        let mut left = 10_000;
+        // Above what recovery waits for a list that stays in use.
+        let mut left = 20_000;
         while self.step(by) != Pace::Idle {
             left -= 1;
             assert_ne!(left, 0, "recovery does not end");
