@@ -10,7 +10,7 @@ use core::fmt;
 use crate::ident::{MAX_CPUS, MAX_NODES};
 use crate::service::Grant;
 use crate::service::memory::{MAX_BLOCK, MIN_BLOCK, is_block_size};
-use crate::service::peer::{Delay, Kernels, Transport};
+use crate::service::peer::{Delay, Kernels, RingPlace, Transport};
 use crate::{CpuId, Isa, NodeId};
 
 /// Name of the firmware configuration item.
@@ -161,6 +161,8 @@ pub struct BootParams<'a> {
     pub kernels: Kernels,
     /// How messages between kernels travel.
     pub transport: Transport,
+    /// Where the peers' rings lie.
+    pub ring_place: RingPlace,
     /// How long they are in transit.
     pub delay: Delay,
     /// Whether the parts of a fault that needs another kernel are measured.
@@ -219,7 +221,7 @@ impl fmt::Display for ParamError<'_> {
     }
 }
 
-const KEYS: [&str; 30] = [
+const KEYS: [&str; 31] = [
     "abi",
     "node",
     "nodes",
@@ -238,6 +240,7 @@ const KEYS: [&str; 30] = [
     "grant",
     "kernels",
     "transport",
+    "ring_place",
     "message_ns",
     "kib_ns",
     "fault_parts",
@@ -369,6 +372,13 @@ impl<'a> BootParams<'a> {
                     .find(|t| t.name() == v)
                     .ok_or(ParamError::BadValue("transport", v))?
             },
+            ring_place: {
+                let v = get("ring_place")?;
+                RingPlace::ALL
+                    .into_iter()
+                    .find(|p| p.name() == v)
+                    .ok_or(ParamError::BadValue("ring_place", v))?
+            },
             delay: Delay {
                 message_ns: num("message_ns", 0, MAX_DELAY_NS)? as u32,
                 kib_ns: num("kib_ns", 0, MAX_DELAY_NS)? as u32,
@@ -430,6 +440,7 @@ impl fmt::Display for BootParams<'_> {
         writeln!(f, "grant={}\nblock={}", self.grant.name(), self.block_size)?;
         writeln!(f, "kernels={}", self.kernels.name())?;
         writeln!(f, "transport={}", self.transport.name())?;
+        writeln!(f, "ring_place={}", self.ring_place.name())?;
         let Delay { message_ns, kib_ns } = self.delay;
         writeln!(f, "message_ns={message_ns}\nkib_ns={kib_ns}")?;
         writeln!(f, "fault_parts={}", u64::from(self.fault_parts))?;
@@ -471,6 +482,7 @@ mod tests {
             grant: Grant::All,
             kernels: Kernels::Multiple,
             transport: Transport::Poll,
+            ring_place: RingPlace::Cxl,
             delay: Delay::TCP,
             fault_parts: true,
             block_size: DEFAULT_BLOCK,

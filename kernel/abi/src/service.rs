@@ -137,6 +137,8 @@ pub struct Info {
     pub kernels: u64,
     /// How the peers' messages travel: [`peer::Transport`].
     pub transport: u64,
+    /// Where the peers' rings lie: [`peer::RingPlace`].
+    pub ring_place: u64,
     /// How long they are in transit: [`peer::Delay`].
     pub delay: u64,
     /// 1: peers measure the parts of faults.

@@ -413,6 +413,7 @@ fn info_page(node: &Node, archive_len: u64) -> [u8; size_of::<Info>()] {
         0,
         node.params.kernels as u64,
         node.params.transport as u64,
+        node.params.ring_place as u64,
         node.params.delay.bits(),
         node.params.fault_parts.into(),
     ] {
@@ -435,7 +436,7 @@ fn info_page(node: &Node, archive_len: u64) -> [u8; size_of::<Info>()] {
     bytes
 }
 
-const _: () = assert!(core::mem::offset_of!(Info, system) == 128);
+const _: () = assert!(core::mem::offset_of!(Info, system) == 136);
 
 /// The objects of init.
 struct Objects {

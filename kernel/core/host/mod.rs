@@ -353,6 +353,7 @@ impl World {
             grant: dyad_abi::service::Grant::Nothing,
             kernels: dyad_abi::service::peer::Kernels::Fused,
             transport: dyad_abi::service::peer::Transport::Ring,
+            ring_place: dyad_abi::service::peer::RingPlace::Receiver,
             delay: dyad_abi::service::peer::Delay::TCP,
             fault_parts: false,
             app: "test",

@@ -472,10 +472,9 @@ fn endpoints_with_threads_on_their_lists_are_not_given_up(rig: &Rig<'_>) -> Outc
 #[ktest(ops)]
 fn news_for_the_root_thread_interrupt_whom_it_has_dispatched(rig: &Rig<'_>) -> Outcome {
     let cx = rig.cx;
-    let (_, object) = endpoints(rig)?;
-    let e: &'static Endpoints = find(cx.node, object, Endpoints::KIND)?;
-    let line = e.line(mine(rig))?;
-    rig.k.local.root_line.set(Some((object, line)));
+    let (ends, object) = endpoints(rig)?;
+    // It has looked there, and has never waited.
+    gives!(rig.sys(ends, RECEIVE, &[mine(rig), NOW]), Ok(0));
     let (cap, t) = thread(rig, object, 1)?;
     rig.switches(cap, DISPATCH, &[0, 0])?;
     cx.machine.serve_root(&rig.k);

@@ -71,7 +71,7 @@ pub struct CpuLocal {
     pub captbl: Cell<PhysAddr>,
     /// The address space that this CPU is in: a weak reference; 0 means none.
     pub space: Cell<u64>,
-    /// The endpoint where the root thread of this CPU waits.
+    /// The endpoint where the root thread of this CPU has last received.
     pub root_line: Cell<Option<(WeakRef, &'static Line)>>,
     /// Whether this CPU has told its own scheduler something that it may not have taken yet.
     pub has_told: Cell<bool>,

@@ -583,6 +583,7 @@ fn info_of(config: &Config) -> Info {
         input_len: 0,
         kernels: 0,
         transport: 0,
+        ring_place: 0,
         delay: 0,
         fault_parts: 0,
         system,

@@ -315,10 +315,9 @@ mod target {
         if to == here {
             return own().migrate(node).map(drop);
         }
-        let (mut bottom, top) = stack_slot(to, block.thread as u32);
-        let multiple = dyad_sys::is_multiple();
-        if multiple {
-            bottom += group::WAITING;
+        let (bottom, top) = stack_slot(to, block.thread as u32);
+        if dyad_sys::is_multiple() {
+            return depart_by_message(block, node, (here, fp, ret), (bottom, top));
         }
         let sites = table().and_then(|t| Sites::of(t, here.index()));
         let sites = sites.ok_or(Error::Corrupt)?;
@@ -328,14 +327,29 @@ mod target {
         let from = [fp, ret];
         let Landing { pc, sp, fp, .. } = landing.map_err(why)?;
         block.migrate[RESULT].store(0, Ordering::Relaxed);
-        if multiple {
-            // SAFETY: 1. As below.
-            return Err(unsafe { group::leave(node, pc, sp, fp) });
-        }
         // SAFETY: 1. There is the return address of a call of the migration point, with the frames below
         // which it was made; the build has verified that code there needs no register but the stack and
         // frame pointers. 2. What is on this stack is not needed then.
         Err(unsafe { own().jump(node, pc, [sp, fp], from.as_ptr() as u64) })
+    }
+
+    /// The same over kernels that only exchange messages: on the other stack another kernel thread waits.
+    #[cold]
+    #[inline(never)]
+    fn depart_by_message(
+        block: &Block,
+        node: NodeId,
+        (here, fp, ret): (Isa, u64, u64),
+        (bottom, top): (u64, u64),
+    ) -> Result<()> {
+        let sites = table().and_then(|t| Sites::of(t, here.index()));
+        let sites = sites.ok_or(Error::Corrupt)?;
+        let room = top - bottom - group::WAITING;
+        let landing = transform(&sites, &mut Stacks::new(), (fp, ret), (top, room));
+        let Landing { pc, sp, fp, .. } = landing.map_err(why)?;
+        block.migrate[RESULT].store(0, Ordering::Relaxed);
+        // SAFETY: 1. As in `depart`.
+        Err(unsafe { group::leave(node, pc, sp, fp) })
     }
 
     /// Address of the routine that migration points call.

@@ -55,6 +55,30 @@ pub enum Transport {
     Tcp = 2,
 }
 
+/// Whose memory the rings of the peers lie in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u64)]
+pub enum RingPlace {
+    /// Each ring lies in the pool of the node that reads it.
+    #[default]
+    Receiver = 0,
+    /// All rings lie in the CXL pool.
+    Cxl = 1,
+}
+
+impl RingPlace {
+    /// All places.
+    pub const ALL: [RingPlace; 2] = [RingPlace::Receiver, RingPlace::Cxl];
+
+    /// Name on command lines and in boot parameters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RingPlace::Receiver => "receiver",
+            RingPlace::Cxl => "cxl",
+        }
+    }
+}
+
 /// In the argument of a peer's thread, beside the number of its node: it polls.
 pub const POLLS: u64 = 1 << 8;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::record::name;
-use dyad_abi::service::peer::{Counted, Kernels, Transport};
+use dyad_abi::service::peer::{Counted, Kernels, RingPlace, Transport};
 use dyad_launcher::config::{RunConfig, Sim};
 use dyad_launcher::launch::{Check, RunReport};
 use dyad_launcher::paths;
@@ -17,6 +17,9 @@ use crate::{console, times};
 const PAIR: &[Isa] = &[X86_64, Aarch64];
 const REVERSED: &[Isa] = &[Aarch64, X86_64];
 
+/// The transport of a run whose command line names none.
+const RINGS: (Transport, RingPlace) = (Transport::Ring, RingPlace::Receiver);
+
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {
     let test = times::of("multiple");
@@ -24,14 +27,16 @@ pub fn trials() -> Vec<Trial> {
         test(
             Tiers::QUICK.and(Tiers::LONG),
             "a_thread_that_moves_in_each_phase",
-            || npb(PAIR, "is", "thread", Transport::Ring),
+            || npb(PAIR, "is", "thread", RINGS),
         ),
         test(
             Tiers::FULL.and(Tiers::LONG),
             "a_thread_that_moves_over_every_transport",
             || {
-                npb(PAIR, "is", "thread", Transport::Poll)?;
-                npb(REVERSED, "is", "thread", Transport::Tcp)
+                let near = RingPlace::Receiver;
+                npb(PAIR, "is", "thread", (Transport::Poll, near))?;
+                npb(REVERSED, "is", "thread", (Transport::Tcp, near))?;
+                npb(PAIR, "is", "thread", (Transport::Ring, RingPlace::Cxl))
             },
         ),
         test(
@@ -118,7 +123,7 @@ fn foreign_page() -> Result<(), Failed> {
 fn all(nodes: &[Isa]) -> Result<(), Failed> {
     for style in ["thread", "task"] {
         for kernel in ["is", "cg", "mg"] {
-            npb(nodes, kernel, style, Transport::Ring)?;
+            npb(nodes, kernel, style, RINGS)?;
         }
     }
     Ok(())
@@ -184,12 +189,18 @@ fn checksum(text: &str) -> Result<&str, Failed> {
 }
 
 /// An NPB kernel of class S that goes to the other node and back in each phase.
-fn npb(nodes: &[Isa], kernel: &str, style: &str, transport: Transport) -> Result<(), Failed> {
+fn npb(
+    nodes: &[Isa],
+    kernel: &str,
+    style: &str,
+    (transport, ring_place): (Transport, RingPlace),
+) -> Result<(), Failed> {
     let arguments = format!("--class S --bench {kernel} --style {style}");
     let config = |kernels| RunConfig {
         nodes: nodes.to_vec(),
         kernels,
         transport,
+        ring_place,
         work: console::app("npb", arguments.clone()),
         timeout: Some(Duration::from_secs(120)),
         ..RunConfig::default()

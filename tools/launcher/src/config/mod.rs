@@ -16,7 +16,7 @@ use std::time::Duration;
 use dyad_abi::Isa;
 use dyad_abi::boot::{DEFAULT_BLOCK, DEFAULT_ROUNDS, OnDeath};
 use dyad_abi::service::Grant;
-use dyad_abi::service::peer::{Delay, Kernels, Transport};
+use dyad_abi::service::peer::{Delay, Kernels, RingPlace, Transport};
 use dyad_sim_model::config::{Level, SimConfig};
 
 use crate::error::Error;
@@ -109,6 +109,8 @@ pub struct RunConfig {
     pub kernels: Kernels,
     /// How messages between kernels travel.
     pub transport: Transport,
+    /// Where the rings of these messages lie.
+    pub ring_place: RingPlace,
     /// Whether the parts of a fault that needs another kernel are measured.
     pub fault_parts: bool,
     /// Bound on the run; none under a debugger.
@@ -160,6 +162,7 @@ impl Default for RunConfig {
             grant: Grant::Nothing,
             kernels: Kernels::Fused,
             transport: Transport::Ring,
+            ring_place: RingPlace::Receiver,
             fault_parts: false,
             timeout: Some(Duration::from_secs(DEFAULT_TIMEOUT)),
             on_death: OnDeath::End,

@@ -9,7 +9,7 @@ use dyad_abi::Isa;
 use dyad_abi::boot::{LOCAL_STRIDE, MAX_CXL, MAX_ROUNDS, OnDeath};
 use dyad_abi::ident::MAX_CPUS;
 use dyad_abi::service::Grant;
-use dyad_abi::service::peer::{Kernels, Transport};
+use dyad_abi::service::peer::{Kernels, RingPlace, Transport};
 use dyad_sim_model::config::{Coherence, MemoryModel, Order};
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::{Map, Value};
@@ -58,6 +58,10 @@ pub struct Settings {
     /// while nothing else runs), or tcp (as over a network) [default: ring]
     #[arg(long, value_name = "HOW", help_heading = SYSTEM)]
     pub transport: Option<Named<Transport>>,
+    /// In whose memory the rings of these messages lie: in the pool of the node that reads them, or in the CXL pool
+    /// [default: receiver]
+    #[arg(long, value_name = "PLACE", help_heading = SYSTEM)]
+    pub ring_place: Option<Named<RingPlace>>,
     /// Measure the parts of each page fault that needs another kernel, with --kernels multiple: each such fault is
     /// taken twice, to see what the trap alone takes
     #[arg(long, help_heading = SYSTEM)]
@@ -429,10 +433,12 @@ impl Settings {
         c.grant = self.grant.map_or(c.grant, |grant| grant.0);
         c.kernels = self.kernels.map_or(c.kernels, |kernels| kernels.0);
         c.transport = self.transport.map_or(c.transport, |transport| transport.0);
+        c.ring_place = self.ring_place.map_or(c.ring_place, |place| place.0);
         c.fault_parts = self.fault_parts;
         if c.kernels == Kernels::Fused {
             let given = [
                 ("transport", self.transport.is_some()),
+                ("ring-place", self.ring_place.is_some()),
                 ("fault-parts", c.fault_parts),
             ];
             if let Some((what, _)) = given.iter().find(|(_, given)| *given) {

@@ -10,7 +10,7 @@ use dyad_abi::boot::{MIN_POOL, OnDeath, POOL_GRANULE};
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::Grant;
 use dyad_abi::service::memory::{MAX_BLOCK, MIN_BLOCK, is_block_size};
-use dyad_abi::service::peer::{Kernels, Transport};
+use dyad_abi::service::peer::{Kernels, RingPlace, Transport};
 use dyad_sim_model::config::{Coherence, MemoryModel};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
@@ -57,6 +57,7 @@ names! {
     "grant": Grant;
     "way of working together": Kernels;
     "transport": Transport;
+    "place of rings": RingPlace;
     "policy": OnDeath;
     "level of simulation": Sim;
     "memory model": MemoryModel;

@@ -484,6 +484,7 @@ fn boot_text(
         grant: config.grant,
         kernels: config.kernels,
         transport: config.transport,
+        ring_place: config.ring_place,
         delay: config.delay()?,
         fault_parts: config.fault_parts,
         block_size: config.block_size,

@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use dyad_abi::Isa;
-use dyad_abi::service::peer::{Counted, Kernels, Transport};
+use dyad_abi::service::peer::{Counted, Kernels, RingPlace, Transport};
 use dyad_sim_model::config::{MemoryModel, Order};
 use serde_json::{Value, json};
 
@@ -73,6 +73,8 @@ pub struct Faults {
     pub rows: Vec<Fault>,
     /// Why there are no more, if there should be.
     pub failure: Option<String>,
+    /// Where the rings lay.
+    pub ring_place: RingPlace,
     round_trip: u64,
 }
 
@@ -83,6 +85,8 @@ pub struct Plan {
     pub models: Vec<MemoryModel>,
     /// Transports.
     pub transports: Vec<Transport>,
+    /// Where the rings lie.
+    pub ring_place: RingPlace,
     /// Pages that are touched, in each run.
     pub pages: u64,
     /// The node where the program begins, and the other one.
@@ -94,6 +98,7 @@ impl Default for Plan {
         Plan {
             models: MemoryModel::ALL.to_vec(),
             transports: Transport::ALL.to_vec(),
+            ring_place: RingPlace::Receiver,
             pages: 256,
             nodes: vec![Isa::X86_64, Isa::Aarch64],
         }
@@ -106,7 +111,10 @@ impl Default for Plan {
 ///
 /// If a run could not be made, or was interrupted. Runs that fail otherwise are in the result.
 pub fn faults(plan: &Plan, sink: &mut dyn Sink) -> Result<Faults, Error> {
-    let mut all = Faults::default();
+    let mut all = Faults {
+        ring_place: plan.ring_place,
+        ..Faults::default()
+    };
     for &model in &plan.models {
         for &transport in &plan.transports {
             if let Err(why) = point(plan, (model, transport), &mut all, sink)? {
@@ -130,6 +138,7 @@ fn point(
         nodes: plan.nodes.clone(),
         kernels: Kernels::Multiple,
         transport,
+        ring_place: plan.ring_place,
         fault_parts,
         sim: Sim::Timing,
         setup: Setup {
@@ -284,6 +293,7 @@ impl Faults {
         json!({
             "schema": SCHEMA,
             "suite": "faults",
+            "ring_place": self.ring_place.name(),
             "ok": self.problem().is_none(),
             "failure": self.problem(),
             "rows": rows.collect::<Vec<_>>(),
@@ -322,10 +332,14 @@ impl Faults {
     pub fn page(&self) -> String {
         let mut models: Vec<&str> = self.rows.iter().map(|r| r.model.name()).collect();
         models.dedup();
-        let which = match models.len() == MemoryModel::ALL.len() {
+        let mut which = match models.len() == MemoryModel::ALL.len() {
             true => String::new(),
             false => format!(" --models {}", models.join(",")),
         };
+        if self.ring_place != RingPlace::default() {
+            // Writing to a string cannot fail.
+            let _ = write!(which, " --ring-place {}", self.ring_place.name());
+        }
         format!("{}{}", HEAD.replace("{which}", &which), self.table())
     }
 }
@@ -366,8 +380,8 @@ mod tests {
     fn all(rows: Vec<Fault>) -> Faults {
         Faults {
             rows,
-            failure: None,
             round_trip: 75_000,
+            ..Faults::default()
         }
     }
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use dyad_abi::Isa;
-use dyad_abi::service::peer::Transport;
+use dyad_abi::service::peer::{RingPlace, Transport};
 
 use super::result::{self, check_file, write_file};
 use dyad_launcher::config::{Bytes, Json, Named, Names, Nodes, OUTPUT};
@@ -115,6 +115,9 @@ struct FaultsArgs {
     /// Transports of messages [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     transports: Vec<Named<Transport>>,
+    /// In whose memory the rings lie [default: receiver]
+    #[arg(long, value_name = "PLACE")]
+    ring_place: Option<Named<RingPlace>>,
     /// Pages that are touched in each run, 64 to 4096
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(64..=4096))]
     pages: u64,
@@ -238,6 +241,9 @@ fn faults(args: &FaultsArgs) -> Result<u8, Error> {
     }
     if !args.transports.is_empty() {
         plan.transports = args.transports.iter().map(|t| t.0).collect();
+    }
+    if let Some(place) = args.ring_place {
+        plan.ring_place = place.0;
     }
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
     let figures = faults::faults(&plan, &mut args.results.display())?;

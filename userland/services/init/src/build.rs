@@ -393,5 +393,5 @@ const _: () = assert!(
         == offset_of!(Info, system)
             + size_of::<dyad_abi::user::SysInfo>()
             + dyad_abi::service::MAX_ARGS
-        && offset_of!(Info, system) == 16 * 8
+        && offset_of!(Info, system) == 17 * 8
 );

@@ -14,8 +14,8 @@
 use dyad_abi::cap::{CaptblOp, HardwareOp, ObjectKind, ReceiveOp, Rights, SpaceOp, TableAt};
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::peer::{
-    self, BLOCK_FRAMES, Counted, IMAGE, ImageRange, MAX_RANGES, POLLS, RING_PAGES, SETUP, Setup,
-    Transport, WINDOW, door, op, peer_on, process_on, ring,
+    self, BLOCK_FRAMES, Counted, IMAGE, ImageRange, MAX_RANGES, POLLS, RING_PAGES, RingPlace,
+    SETUP, Setup, Transport, WINDOW, door, op, peer_on, process_on, ring,
 };
 use dyad_abi::service::{CONSOLE_BUFFER, INFO_BASE, INIT_THREADS, SERVED, sched, slot, thread_id};
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, ReportKind, tcb_address};
@@ -26,7 +26,7 @@ use dyad_sys::cap::{Access, Cap, Frame, Receive, Send, Sinv, Thread};
 
 use crate::build::Builder;
 use crate::build::{GUEST_NEEDS, Given, Item, SERVICE_SUPPLY, SPARE};
-use crate::memory::Store;
+use crate::memory::{CXL, Store};
 use crate::program::{HOME, Needs, Placement, Program, is_of_group};
 use crate::system::{FIRST, Guest, INVOKE, PROGRAM_ITEM, Schedule, Services, thread};
 use crate::trouble::{Done, During};
@@ -220,7 +220,7 @@ impl Builder {
             return Ok(());
         }
         let (other, _) = others.next().ok_or(Error::NoSuchNode)?;
-        let (frame, _) = self.store.user(first.home, &mut first.user, 1)?;
+        let (frame, _) = self.store.user(first.home.index(), &mut first.user, 1)?;
         let isas = other.isas;
         other.map(&mut self.store, isas, PLANTED, (frame, 0), Access::Read)
     }
@@ -240,9 +240,10 @@ impl Builder {
             _ => 0,
         };
         let nodes = self.nodes().count() as u64;
+        let rings = nodes * RING_PAGES;
         let needs = Needs {
-            objects: 512,
-            pages: 64 + 2 * (nodes * RING_PAGES + image),
+            objects: 512 + rings,
+            pages: 64 + 2 * (rings + image),
             leaves: peer::slot::LEAVES,
         };
         let reserved = SERVED.frames(INIT_THREADS) + SERVED.frames(MAX_PROGRAM_THREADS);
@@ -277,8 +278,8 @@ impl Builder {
         Ok(p)
     }
 
-    /// Rings between all peers: each lies in the pool of the node that reads it. That from a node to itself has the words
-    /// by which its actor sleeps.
+    /// Rings between all peers: each lies in the pool of the node that reads it, or in the CXL pool. That from a node to
+    /// itself has the words by which its actor sleeps.
     fn rings(&mut self, peers: &mut [Option<Program>; MAX_NODES]) -> Done<()> {
         for from in self.nodes() {
             for to in self.nodes() {
@@ -302,7 +303,12 @@ impl Builder {
     ) -> dyad_abi::Result<()> {
         let store = &mut self.store;
         let reader = peers[to.index()].as_mut().ok_or(Error::NoSuchNode)?;
-        let (frame, _): (Cap<Frame>, u64) = store.user(to, &mut reader.user, 1)?;
+        let in_cxl = self.info.ring_place == RingPlace::Cxl as u64;
+        let (pool, frames) = match in_cxl {
+            true => (CXL, &mut reader.objects),
+            false => (to.index(), &mut reader.user),
+        };
+        let (frame, _): (Cap<Frame>, u64) = store.user(pool, frames, 1)?;
         for node in NodeId::first(MAX_NODES) {
             // All look whether an actor sleeps.
             let is_end = node == from || node == to || from == to;

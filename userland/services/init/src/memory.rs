@@ -3,7 +3,7 @@
 use dyad_abi::cap::{CapIndex, LEAF_SLOTS, ObjectKind, Rights};
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::slot;
-use dyad_abi::{Error, NodeId, Result};
+use dyad_abi::{Error, Result};
 use dyad_services::frames::{Account, Arena};
 use dyad_services::pool::PoolMemory;
 use dyad_sys::cap::{Cap, Captbl, Frame, Kind, Memory, Narrow, Place};
@@ -113,18 +113,18 @@ impl Store {
         cxl.cap.activate(at, place, Rights::ALL)
     }
 
-    /// Makes user memory of frames of a node's pool: at most `pages`, gives how many.
+    /// Makes user memory of frames of a pool: at most `pages`, gives how many.
     ///
     /// # Errors
     ///
     /// `NoMemory`, and as the kernel says.
     pub fn user(
         &mut self,
-        node: NodeId,
+        pool: usize,
         arena: &mut Arena,
         pages: u64,
     ) -> Result<(Cap<Frame>, u64)> {
-        let pool = self.pools[node.index()];
+        let pool = self.pools[pool];
         let order = pages.checked_ilog2().ok_or(Error::BadArgument)?;
         let order = order.min(MAX_BLOCK);
         let at = arena.take(&pool, order)?;

@@ -360,7 +360,7 @@ impl Program {
         let mut va = s.va;
         let mut left = filled_pages(s);
         while left > 0 {
-            let (frame, pages) = store.user(self.home, &mut self.user, left)?;
+            let (frame, pages) = store.user(self.home.index(), &mut self.user, left)?;
             if let Scope::Isa(isa) = s.scope {
                 self.texts.note(isa, va, frame, pages);
             }
@@ -402,7 +402,7 @@ impl Program {
         let len = (bytes.len() as u64).next_multiple_of(PAGE_SIZE);
         self.space.add_region(va, len, RegionKind::Shared, false)?;
         for (va, bytes) in (va..).step_by(PAGE).zip(bytes.chunks(PAGE)) {
-            let (frame, _) = store.user(self.home, &mut self.user, 1)?;
+            let (frame, _) = store.user(self.home.index(), &mut self.user, 1)?;
             window.fill(store, (frame, 0), |page| {
                 page[..bytes.len()].copy_from_slice(bytes);
             })?;
@@ -422,7 +422,7 @@ impl Program {
     ) -> Result<Cap<Frame>> {
         self.space
             .add_region(va, PAGE_SIZE, RegionKind::Shared, write)?;
-        let (frame, _) = store.user(self.home, &mut self.user, 1)?;
+        let (frame, _) = store.user(self.home.index(), &mut self.user, 1)?;
         window.fill(store, (frame, 0), fill)?;
         let access = if write { Access::Write } else { Access::Read };
         self.map(store, self.isas, va, (frame, 0), access)?;
@@ -487,7 +487,7 @@ impl Program {
         let mut n = 0;
         while n < MAX_PROGRAM_THREADS {
             let left = MAX_PROGRAM_THREADS - n;
-            let (frame, pages) = store.user(self.home, &mut self.user, left)?;
+            let (frame, pages) = store.user(self.home.index(), &mut self.user, left)?;
             for page in 0..pages {
                 let id = thread_id(self.layout, n);
                 let va = tcb_address(id);
@@ -539,7 +539,7 @@ impl Program {
     pub fn ready_stack(&mut self, store: &mut Store, isas: u8, id: u32) -> Result<()> {
         let (_, top) = invoke_stack(u64::from(id) << 8 | 1);
         for va in (top - self.served().stack..top).step_by(PAGE) {
-            let (frame, _) = store.user(self.home, &mut self.user, 1)?;
+            let (frame, _) = store.user(self.home.index(), &mut self.user, 1)?;
             self.map(store, isas, va, (frame, 0), Access::Write)?;
         }
         Ok(())

@@ -579,7 +579,7 @@ impl Builder {
             .add_region(CONSOLE_BUFFER, len, RegionKind::Shared, true)
             .during("buffer of the console")?;
         for page in 0..CONSOLE_THREADS {
-            let frame = self.store.user(p.home, &mut p.user, 1);
+            let frame = self.store.user(p.home.index(), &mut p.user, 1);
             let (frame, _) = frame.during("buffer of the console")?;
             let (isas, va) = (p.isas, CONSOLE_BUFFER + page * PAGE_SIZE);
             for program in [&mut *p, &mut *peer] {
@@ -625,7 +625,7 @@ impl Builder {
         let mut at = 0;
         while at < CONSOLE_THREADS {
             let (frame, pages): (Cap<Frame>, u64) = store
-                .user(p.home, &mut p.user, CONSOLE_THREADS - at)
+                .user(p.home.index(), &mut p.user, CONSOLE_THREADS - at)
                 .during("buffer of the console")?;
             for page in 0..pages {
                 let offset = at * PAGE_SIZE;

@@ -73,8 +73,8 @@ pub use root::{
 };
 pub(crate) use wait::notify_bound;
 pub use wait::{
-    Endpoint, block, is_waiter, post, sleep_at, stop_waiting, take_pending, tell_scheduler,
-    wait_no_more, wake, wake_receiver, withdraw,
+    Endpoint, block, is_waiter, listens, post, sleep_at, stop_waiting, take_pending,
+    tell_scheduler, wait_no_more, wake, wake_receiver, withdraw,
 };
 
 /// The outcome of an operation for the running thread. Code that returns `Switched` has completed the

@@ -191,10 +191,8 @@ pub fn block<P: Platform>(
         cx.local.has_told.set(pending);
         pending
     };
-    if next.is_none() && is_root(t) {
-        // A root thread: what comes here interrupts the thread that runs.
-        let object = WeakRef::from_bits(endpoints).ok_or(Error::Corrupt)?;
-        cx.local.root_line.set(Some((object, line)));
+    if next.is_none() {
+        listens(cx, t, endpoints, line)?;
     }
     if !is_root(t) && !was_dispatched(&next) && deadline != 0 {
         // Its scheduler has not dispatched it, so it does not learn otherwise that it is to be
@@ -225,6 +223,20 @@ pub fn block<P: Platform>(
         }
     }
     Ok(OpOutcome::Switched)
+}
+
+/// Notes where the thread under all others receives, if it is a root thread: what comes there interrupts the thread that
+/// runs. Also if it takes what is there and does not wait: a scheduler that always has a ready thread never waits.
+///
+/// # Errors
+///
+/// [`Error::Corrupt`] if `endpoints` names no object.
+pub fn listens(cx: &KernelCtx, t: &Thread, endpoints: u64, line: &'static Line) -> Result<()> {
+    if is_root(t) {
+        let object = WeakRef::from_bits(endpoints).ok_or(Error::Corrupt)?;
+        cx.local.root_line.set(Some((object, line)));
+    }
+    Ok(())
 }
 
 /// Puts a running thread, whose whole state is in its frame, to sleep at an endpoint. Returns `true` if it

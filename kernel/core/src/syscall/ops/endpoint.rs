@@ -25,7 +25,7 @@ use dyad_abi::{CpuId, Error, NodeId, Result};
 use dyad_captbl::{Contents, Span};
 
 use super::captbl::{activate, destination};
-use crate::sched::dispatch::{self, Endpoint, OpOutcome};
+use crate::sched::dispatch::{self, Endpoint, OpOutcome, current};
 use dyad_machine::Platform;
 use dyad_machine::kernel_ctx::{KernelCtx, Operand};
 use dyad_object::endpoint::{Endpoints, LINES, Line};
@@ -96,6 +96,9 @@ pub fn receive_at<P: Platform>(
 ) -> Result<OpOutcome> {
     let news = dispatch::take_pending::<P>(cx, line);
     if news != 0 || deadline == NOW {
+        if cx.local.chain.last().is_none() {
+            dispatch::listens(cx, current(cx), object, line)?;
+        }
         return Ok(OpOutcome::Value(news));
     }
     dispatch::block::<P>(cx, object, at, line, deadline)

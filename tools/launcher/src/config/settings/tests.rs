@@ -141,9 +141,14 @@ fn several_kernels_refuse_what_they_do_not_have() {
         let said = said(&format!("--transport {}", transport.name()));
         assert_eq!(said.unwrap().transport, transport);
     }
+    for place in RingPlace::ALL {
+        let said = said(&format!("--ring-place {}", place.name()));
+        assert_eq!(said.unwrap().ring_place, place);
+    }
     for alone in [
         "--kernels fused --transport tcp",
         "--fault-parts --kernels fused",
+        "--ring-place cxl --kernels fused",
     ] {
         let e = said(alone).unwrap_err();
         assert!(e.contains("use --kernels multiple"), "{alone}: {e}");
@@ -170,7 +175,7 @@ fn all_settings_survive_being_merged() {
         file: File,
     }
     let line = "run --nodes aarch64,x86_64 --cpus 2 --mem-local 64MiB --mem-cxl 1GiB --block-size 64MiB \
-                --kernels multiple --transport poll --fault-parts --on-death survive --coherence incoherent --timeout 7 --shm-dir /dev/shm --app npb --class W \
+                --kernels multiple --transport poll --ring-place cxl --fault-parts --on-death survive --coherence incoherent --timeout 7 --shm-dir /dev/shm --app npb --class W \
                 --grant all --env A=1 --env B= --stdin in.txt --random-seed 5 --rounds 9 --audit --slowpath --sim timing --model separated --profile artifact \
                 --order strict --seed 3 --windows --sites --memory-trace -- --a b";
     let line = <Line as clap::Parser>::try_parse_from(line.split_whitespace()).unwrap();

@@ -166,7 +166,7 @@ fn show(store: &mut Store, window: &mut Window, p: &mut Program) -> Result<()> {
     (window.own.space).add_region(own_start, len, RegionKind::Shared, true)?;
     let mut n = 0;
     while n < MAX_PROGRAM_THREADS {
-        let (frame, pages) = store.user(HOME, &mut p.user, MAX_PROGRAM_THREADS - n)?;
+        let (frame, pages) = store.user(HOME.index(), &mut p.user, MAX_PROGRAM_THREADS - n)?;
         for page in 0..pages {
             window.fill(store, (frame, page), |_| {})?;
             let isas = p.isas;
