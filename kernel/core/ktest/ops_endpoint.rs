@@ -444,8 +444,45 @@ fn threads_on_a_schedulers_list_are_not_given_up(rig: &Rig<'_>) -> Outcome {
     gives!(rig.sys(cap, STOP, &[]), Ok(0));
     let up = || crate::syscall::ops::memory::to_untyped(&rig.k, t.frame);
     gives!(up(), Err(Error::NotReady));
+    gives!(rig.state(t), Some(State::Stopped));
     rig.sys(ends, RECEIVE, &[mine(rig), NOW])?;
     ensure!(up().is_ok(), "still refused");
+    Ok(None)
+}
+
+/// A frame that has references stays: so do its lists.
+#[ktest(ops)]
+fn endpoints_that_are_not_given_up_after_all_take_news(rig: &Rig<'_>) -> Outcome {
+    let (ends, object) = endpoints(rig)?;
+    let pinned = rig.k.frames().pin_kernel(object, Endpoints::KIND);
+    ensure!(pinned.is_ok(), "{pinned:?}");
+    let given_up = crate::syscall::ops::memory::to_untyped(&rig.k, object.frame);
+    gives!(given_up.map(|_| ()), Err(Error::Exists));
+    waiting(rig, object, (1, 0), (ends, 20))?;
+    let to = sender(rig, object, 20, 4)?;
+    gives!(rig.call(to, SEND, &[]), Ok(OpOutcome::Value(0)));
+    ensure!(
+        rig.sys(ends, RECEIVE, &[mine(rig), NOW])? != 0,
+        "nothing is told"
+    );
+    let unpinned = rig.k.frames().unpin(object.frame);
+    ensure!(unpinned.is_ok(), "{unpinned:?}");
+    Ok(None)
+}
+
+/// The receiver was dispatched on a budget before. It runs on the sender's time.
+#[ktest(ops)]
+fn who_a_message_switches_to_spends_the_senders_time(rig: &Rig<'_>) -> Outcome {
+    let (ends, object) = endpoints(rig)?;
+    let (_, urgent) = waiting(rig, object, (1, 9), (ends, 20))?;
+    let earlier = &rig.as_thread(urgent)?.budget;
+    earlier.store(1 << 20, Ordering::Relaxed);
+    let (cap, _) = thread(rig, object, 3)?;
+    rig.switches(cap, DISPATCH, &[3 << 56, 0])?;
+    let to = sender(rig, object, 20, 4)?;
+    rig.switches(to, SEND, &[])?;
+    ensure!(rig.runs(urgent), "it is not switched to");
+    gives!(earlier.load(Ordering::Relaxed), 0);
     Ok(None)
 }
 

@@ -34,7 +34,7 @@ use dyad_object::thread::{Owner, State, Thread};
 /// Number of threads that are kept between the two looks. A CPU wakes at most one thread at a time, so this
 /// suffices for the CPUs of the largest system; but a walk may also find threads that live CPUs are just
 /// waking.
-const ROOM: usize = 64;
+pub(crate) const ROOM: usize = 64;
 /// How often the walk is repeated because more threads were found than there is room for.
 pub const WALKS: u32 = 16;
 

@@ -189,3 +189,14 @@ fn one_cpu_of_the_system_recovers_whoever_has_died() {
         q.recovered(claim).unwrap();
     }
 }
+
+/// Another CPU of a node that joins may be awake before the node has published its first epoch: rounds wait for it.
+#[test]
+fn who_is_awake_while_its_node_joins_stays_awake() {
+    let mem = HostMem::new();
+    let q = words(&mem);
+    pair(&q);
+    q.wake(node(2), cpu(1));
+    q.join(node(2), cpu(0), &Hardware::default()).unwrap();
+    assert_eq!(q.publication(node(2)).awake(), 0b11);
+}

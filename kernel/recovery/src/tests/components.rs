@@ -1,5 +1,7 @@
 //! Components that a node was changing when it died.
 
+use core::sync::atomic::Ordering;
+
 use dyad_abi::Error;
 use dyad_core::host::crash;
 use dyad_object::component::{Component, Entry};
@@ -55,4 +57,20 @@ fn a_handler_that_a_dead_node_was_setting_is_whole_and_can_be_set_anew() {
     }
     // The claim, three words, the number of changes, the end of the claim.
     assert_eq!(found, [5, 2]);
+}
+
+/// A claim names the incarnation that has made it. A node that has come back has not made it.
+#[test]
+fn a_claim_of_an_earlier_incarnation_is_none() {
+    let s = Trio::new();
+    let node = s.machines[0].node();
+    let object = s.object(Component::KIND);
+    let component: &'static Component = find(node, object, Component::KIND).unwrap();
+    let claim = |incarnation: u64| 1 << 63 | incarnation << 16 | 1;
+    let change = || component.change(node, cpu(0)).map(|change| change.end());
+    let now = u64::from(s.state(1).incarnation);
+    component.changer.store(claim(now), Ordering::Relaxed);
+    assert_eq!(change(), Err(Error::Again));
+    component.changer.store(claim(now + 1), Ordering::Relaxed);
+    assert_eq!(change(), Ok(()));
 }

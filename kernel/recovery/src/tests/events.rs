@@ -152,3 +152,26 @@ fn threads_of_a_list_that_stays_in_use_are_left_where_they_are() {
     assert_eq!(told(&s, &c, 2), [71, 72]);
     sound(&s);
 }
+
+/// It was giving endpoints up when it died: the lists that it had closed are open again.
+#[test]
+fn lists_that_a_dead_node_had_closed_are_open() {
+    for changes in [1, 2, 64, 1_000] {
+        let s = Trio::new();
+        let c = Cast::new(&s);
+        let m = s.machines[1];
+        m.enter();
+        let endpoints = c.endpoints(&s, c.scheduler);
+        let whole = crash::after(changes, || endpoints.close(m.node()));
+        assert_eq!(whole.is_some(), changes == 1_000);
+        s.dies(1);
+        s.recover(0);
+        for which in [0, 2] {
+            let t = another(&s, &c, which, 71 + which as u64);
+            let pushed = c
+                .heard(&s, which)
+                .push_event(s.machines[which].node(), t, Woken::Ready);
+            assert_eq!(pushed, Ok(()), "{changes}, {which}");
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use dyad_shm::superblock::NodeState;
+use dyad_shm::superblock::{NodeState, activity};
 
 use super::{Trio, node};
 use crate::Pace;
@@ -83,4 +83,20 @@ fn suspicion_blocks_reuse() {
     c.epochs().trust(node(1)).unwrap();
     s.rounds();
     assert!(c.node.tables.quiesced(stamp));
+}
+
+/// No node gives work to a CPU of a node that has died, or looks whether it sleeps.
+#[test]
+fn cpus_of_a_dead_node_are_offline() {
+    let s = Trio::new();
+    let sb = s.machines[0].node().sb;
+    let activity = |which, cpu| &sb.cpu(node(which), super::cpu(cpu)).activity;
+    for cpu in 0..2 {
+        activity(1, cpu).store(activity::ATTENTIVE, Ordering::Relaxed);
+    }
+    s.dies(1);
+    s.recover(0);
+    for cpu in 0..2 {
+        assert_eq!(activity(1, cpu).load(Ordering::Relaxed), activity::OFFLINE);
+    }
 }

@@ -134,3 +134,27 @@ fn who_is_about_to_wait_is_left_alone() {
     assert_ne!(line.waiter.load(RELAXED), 0);
     sound(&s);
 }
+
+/// More threads are blocked, and the waiter of nothing, than recovery keeps in mind at a time: it walks again.
+#[test]
+fn all_who_were_just_being_woken_are_woken_however_many_they_are() {
+    let s = Trio::new();
+    let c = Cast::new(&s);
+    let adrift = |tag| {
+        let t = another(&s, &c, 2, tag);
+        t.waits_at.store(c.waits.bits(), RELAXED);
+        t.waits_line.store(9, RELAXED);
+        let owner = t.owner(s.machines[0].node().words).unwrap();
+        t.owner.store(owner.with(State::Blocked).bits(), RELAXED);
+        t
+    };
+    let count = crate::half_woken::ROOM as u64 + 2;
+    let all: Vec<_> = (0..count).map(|n| adrift(200 + n)).collect();
+    s.dies(1);
+    s.recover(0);
+    for t in all {
+        assert_eq!(state(&s, t), State::Ready);
+    }
+    let expected: Vec<u64> = (0..count).map(|n| 200 + n).collect();
+    assert_eq!(told(&s, &c, 2), expected);
+}

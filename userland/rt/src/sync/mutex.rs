@@ -36,7 +36,7 @@ use crate::futex::{self, What};
 /// assert_eq!(*TOTAL.lock(), 5);
 /// ```
 pub struct Mutex<T> {
-    word: AtomicU32,
+    pub(super) word: AtomicU32,
     value: UnsafeCell<T>,
 }
 

@@ -387,10 +387,7 @@ mod tests {
     extern crate std;
 
     use core::cell::Cell;
-    use core::sync::atomic::AtomicU64;
-    use std::time::{Duration, Instant};
 
-    use dyad_abi::CpuId;
     use dyad_host::{Config, kill_node, run};
     use dyad_sys::exit;
 
@@ -456,46 +453,25 @@ mod tests {
         in_time(|| assert_eq!(run(Config::default(), entry).code, 11));
     }
 
-    /// All readers that wait for a writer come in when it leaves. One that is not woken would come in too, when its
-    /// patience is at an end: the quickest of several rounds tells the two apart.
+    /// The mark of those who wait stays when a writer comes in, and goes with the last reader: readers would wait for it
+    /// for ever.
     #[test]
-    fn who_leaves_the_lock_wakes_all_who_wait() {
-        static LOCK: RwLock<()> = RwLock::new(());
-        static ROUND: AtomicU64 = AtomicU64::new(0);
-        static CAME_IN: AtomicU64 = AtomicU64::new(0);
-        const ROUNDS: u64 = 5;
-
-        fn entry(argument: u64) -> ! {
-            if thread::Number::of_argument(argument) != Some(thread::Number::FIRST) {
-                for round in 1..=ROUNDS {
-                    while ROUND.load(Ordering::Acquire) < round {
-                        std::thread::yield_now();
-                    }
-                    drop(LOCK.read());
-                    CAME_IN.fetch_add(1, Ordering::Release);
-                }
-                thread::end()
-            }
-            for n in [1, 2] {
-                let number = thread::Number::new(n).expect("a thread");
-                thread::start(number, node(0), CpuId::new(0).expect("a CPU")).expect("it starts");
-            }
-            let mut quickest = Duration::MAX;
-            for round in 1..=ROUNDS {
-                let held = LOCK.write();
-                ROUND.store(round, Ordering::Release);
-                // The others are about to sleep, or sleep.
-                std::thread::sleep(Duration::from_millis(30));
-                let begin = Instant::now();
-                drop(held);
-                while CAME_IN.load(Ordering::Acquire) < 2 * round {
-                    std::thread::yield_now();
-                }
-                quickest = quickest.min(begin.elapsed());
-            }
-            assert!(quickest < Duration::from_millis(100), "{quickest:?}");
-            exit(12)
+    fn the_mark_of_those_who_wait_stays_as_long_as_there_are_any() {
+        fn entry(_: u64) -> ! {
+            let lock = RwLock::new(());
+            lock.word.store(AWAITED, Ordering::Relaxed);
+            let writer = lock.try_write().expect("it is free");
+            assert_eq!(lock.word.load(Ordering::Relaxed), AWAITED | WRITER | 1);
+            drop(writer);
+            let readers = [lock.try_read(), lock.try_read()];
+            lock.word.fetch_or(AWAITED, Ordering::Relaxed);
+            let [first, last] = readers;
+            drop(first);
+            assert_eq!(lock.word.load(Ordering::Relaxed), AWAITED | 1);
+            drop(last);
+            assert!(lock.try_read().is_some(), "no thread waits");
+            exit(16)
         }
-        in_time(|| assert_eq!(run(Config::default(), entry).code, 12));
+        in_time(|| assert_eq!(run(Config::default(), entry).code, 16));
     }
 }

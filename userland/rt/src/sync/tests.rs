@@ -7,6 +7,8 @@ use dyad_abi::{CpuId, Error, Isa, NodeId};
 use dyad_host::{Config, invoked, kill_node, run};
 use dyad_sys::{exit, thread};
 
+mod waking;
+
 use super::{Barrier, Condvar, LostBefore, Mutex, Once, OnceLock, RwLock, Semaphore};
 
 /// The message of the panic with which `f` ends.
@@ -308,46 +310,33 @@ fn a_loss_ends_one_wait_of_a_thread() {
     in_time(|| assert_eq!(run(Config::default(), entry).code, 14));
 }
 
-/// `Once` wakes the threads that wait for it. A thread that is not woken goes on all the same when its patience ends. So the
-/// quickest of several rounds must be quicker than that.
+/// Words name threads by 1 to 64, of which any can be lost. A mutex that one of several waiters takes over from a lost thread
+/// stays contended: the others wait still.
 #[test]
-fn who_does_what_happens_once_wakes_who_waits() {
-    use core::sync::atomic::{AtomicU64, Ordering};
-    use std::time::{Duration, Instant};
-    const ROUNDS: usize = 5;
-    static ONCE: [Once; ROUNDS] = [const { Once::new() }; ROUNDS];
-    static BEGUN: AtomicU64 = AtomicU64::new(0);
-    static DONE_AT: std::sync::Mutex<Option<Instant>> = std::sync::Mutex::new(None);
+fn what_is_taken_over_from_a_lost_thread_wakes_the_others() {
+    use core::sync::atomic::Ordering;
+    static MUTEX: Mutex<()> = Mutex::new(());
+    const LAST: u64 = dyad_abi::user::MAX_PROGRAM_THREADS - 1;
 
     fn entry(argument: u64) -> ! {
         if thread::Number::of_argument(argument) != Some(thread::Number::FIRST) {
-            for once in &ONCE {
-                once.call_once(|| {
-                    BEGUN.fetch_add(1, Ordering::Release);
-                    // The other one is about to sleep, or sleeps.
-                    std::thread::sleep(Duration::from_millis(30));
-                    *DONE_AT.lock().expect("no panic") = Some(Instant::now());
-                });
-                // The next one begins once the other one has seen this one.
-                while BEGUN.load(Ordering::Acquire) & 1 != 0 {
-                    std::thread::yield_now();
-                }
+            loop {
+                dyad_sys::yield_now();
             }
-            thread::end()
         }
-        start_on(1);
-        let mut quickest = Duration::MAX;
-        for once in &ONCE {
-            while BEGUN.load(Ordering::Acquire) & 1 == 0 {
-                std::thread::yield_now();
-            }
-            once.call_once(|| unreachable!("the other one does it"));
-            let done = DONE_AT.lock().expect("no panic").expect("it is done");
-            quickest = quickest.min(done.elapsed());
-            BEGUN.fetch_add(1, Ordering::Release);
-        }
-        assert!(quickest < Duration::from_millis(100), "{quickest:?}");
-        exit(15)
+        let last = thread::Number::new(LAST).expect("a thread");
+        thread::start(last, node(1), CpuId::new(0).expect("a CPU")).expect("it starts");
+        kill_node(node(1));
+        let names = LAST as u32 + 1;
+        assert!(super::is_lost(names) && super::is_lost(names | super::AWAITED));
+        assert!(!super::is_lost(names + 1) && !super::is_lost(names - 1));
+        MUTEX.word.store(names | super::AWAITED, Ordering::Relaxed);
+        // SAFETY: 1. No reference to the value has been given out.
+        let taken = unsafe { MUTEX.take_from_lost() };
+        assert!(taken.is_some());
+        let word = MUTEX.word.load(Ordering::Relaxed);
+        assert_eq!(word, super::AWAITED | 1);
+        exit(17)
     }
-    in_time(|| assert_eq!(run(Config::default(), entry).code, 15));
+    in_time(|| assert_eq!(run(Config::default(), entry).code, 17));
 }

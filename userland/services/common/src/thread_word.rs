@@ -263,6 +263,23 @@ mod tests {
         }
     }
 
+    /// It may be started only if nothing has changed since it was found idle: what permits a start is asked after that.
+    #[test]
+    fn what_permits_a_start_is_asked_after_the_thread_was_found_idle() {
+        let word = ThreadWord::new();
+        assert_eq!(
+            claim(&word, OTHER).ok().unwrap().settle(Ok(()), Ok(())),
+            Ok(())
+        );
+        let asked_too_early = || {
+            word.end();
+            Ok(())
+        };
+        let claimed = word.claim(ME, all_inside, asked_too_early);
+        assert_eq!(claimed.err(), Some(Error::Again));
+        assert_eq!(word.state(), State::Running);
+    }
+
     #[test]
     fn a_count_of_starts_that_is_full_begins_again_at_one() {
         let word = ThreadWord(AtomicU64::new(idle(u64::MAX)));

@@ -360,3 +360,73 @@ fn chunks_are_found_until_the_table_is_full() {
     }
     table.get_or_insert(page(77)).unwrap();
 }
+
+/// Page 3 is read by two nodes, and the origin wants to write it: one of the two is asked for contents.
+#[test]
+fn a_transaction_takes_one_answer_of_each_node_and_contents_of_the_one_it_has_asked() {
+    let mut g = Group::new(None);
+    g.access(1, 3, Access::Write);
+    g.access(2, 3, Access::Read);
+    g.event(0, fault(3, Access::Write)).unwrap();
+    let busy = g.record(0, 3).busy.expect("both are asked");
+    let source = busy.source.expect("one is asked for contents");
+    let other = node(3 - source.index());
+    let (page, txn) = (page(3), busy.txn);
+    let mut say = |from, body| {
+        let incarnation = Incarnation(1);
+        let message = Message { incarnation, body };
+        let done = g.event(0, Event::Received { from, message });
+        done.map(|_| {
+            g.record(0, 3)
+                .busy
+                .expect("the other one has not answered")
+                .wait
+        })
+    };
+    let contents = say(other, Body::Contents { page, txn });
+    assert_eq!(
+        contents,
+        Err(Refusal::NotAwaited),
+        "it was not asked for them"
+    );
+    let ack = Body::Ack { page, txn };
+    assert_eq!(say(other, ack), Ok(NodeSet::one(source)));
+    assert_eq!(say(other, ack), Err(Refusal::NotAwaited), "twice");
+    let [from_source, from_other] = [source, other].map(|n| n.index());
+    g.rings[0][from_other].clear();
+    g.settle_all();
+    assert_eq!(g.rights(3)[0], Right::Write);
+    assert_eq!(g.rights(3)[from_source], Right::None);
+}
+
+/// What a dead node has not been told it is not told, and it is not waited for when a region is dropped.
+#[test]
+fn a_dead_node_is_told_nothing_and_not_waited_for() {
+    let mut g = Group::new(None);
+    g.access(2, 3, Access::Write);
+    g.ring = 0;
+    g.event(0, fault(3, Access::Write)).unwrap();
+    assert_eq!(g.nodes[0].unsent(node(2)), 1);
+    g.ring = 9;
+    let range = range(0, 16);
+    g.event(0, Event::Down { node: node(2) }).unwrap();
+    assert_eq!(g.nodes[0].unsent(node(2)), 0);
+    let up = Event::Up {
+        node: node(2),
+        incarnation: Incarnation(2),
+    };
+    g.event(0, up).unwrap();
+    g.event(0, Event::Unmap { range }).unwrap();
+    while !g.rings[0][1].is_empty() {
+        g.deliver(0, 1).unwrap();
+    }
+    g.rings[0][2].clear();
+    let mut all = Vec::new();
+    while !g.rings[1][0].is_empty() {
+        all.extend(g.deliver(1, 0).unwrap());
+    }
+    let over = Action::Unmapped { range };
+    assert!(!all.contains(&over), "node 2 has not answered");
+    let all = g.event(0, Event::Down { node: node(2) }).unwrap();
+    assert!(all.contains(&over), "{all:?}");
+}
