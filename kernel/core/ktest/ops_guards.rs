@@ -1,11 +1,13 @@
-//! Guarded capabilities: what is made of them dies with them, and no slot keeps what they refer to.
+//! Guarded capabilities: what is made of them dies with them, and no slot keeps what they refer to. Rights of capabilities that
+//! are arguments.
 
-use dyad_abi::Error;
 use dyad_abi::cap::{
-    CapIndex, CapType, ComponentOp, HardwareOp, LivenessOp, MemoryOp, ObjectKind, ReceiveOp,
-    Rights, SendOp, SpaceOp,
+    CapIndex, CapType, ComponentOp, HardwareOp, LivenessOp, MemoryOp, ObjectKind, PageTableOp,
+    ReceiveOp, Rights, SendOp, SpaceOp, TableAt, ThreadOp,
 };
+use dyad_abi::{Error, Isa};
 use dyad_captbl::GuardRef;
+use dyad_object::thread::State;
 use dyad_retype::{Order, Use};
 use dyad_shm::frame::WeakRef;
 
@@ -126,5 +128,53 @@ fn guarded_capabilities_are_not_kept_for_later(rig: &Rig<'_>) -> Outcome {
     let me = rig.cx.node.id().index() as u64;
     let supply = SpaceOp::Supply as u32;
     gives!(rig.sys(space, supply, &[me, n(memory)]), Err(Error::Denied));
+    Ok(None)
+}
+
+/// Capabilities that are arguments need the right that the operation uses of them.
+#[ktest(ops)]
+fn arguments_without_the_right_that_is_used_are_refused(rig: &Rig<'_>) -> Outcome {
+    let without = |op: u32| Rights(u32::MAX & !(1 << op));
+    let (me, isa) = (rig.cx.node.id().index() as u64, rig.cx.machine.isa());
+    let space = rig.cap(ObjectKind::Space, rig.space, Rights::ALL)?;
+    let (_, frame) = rig.raw()?;
+    for op in [
+        MemoryOp::RetypeUser,
+        MemoryOp::RetypeKernel,
+        MemoryOp::RetypeUntyped,
+        MemoryOp::Split,
+    ] {
+        let memory = n(rig.memory(frame, 1, without(op as u32))?);
+        for (what, arguments) in [
+            (SpaceOp::Supply, [me, memory, 0]),
+            (SpaceOp::Evacuate, [0x5000_0000, 1 | me << 40, memory]),
+        ] {
+            let done = rig.sys(space, what as u32, &arguments);
+            gives!(
+                (op as u32, what as u32, done),
+                (op as u32, what as u32, Err(Error::Denied))
+            );
+        }
+    }
+    let root = match isa {
+        Isa::X86_64 => ObjectKind::PageTableX86L4,
+        Isa::Aarch64 => ObjectKind::PageTableA64L4,
+    };
+    let (other, _) = rig.new_cap(ObjectKind::Space)?;
+    let table = rig.cap(root, rig.object(root)?, without(PageTableOp::Link as u32))?;
+    let at = TableAt { isa, level: 4 }.bits();
+    gives!(
+        rig.sys(other, SpaceOp::Link as u32, &[at, 0, n(table)]),
+        Err(Error::Denied)
+    );
+    let hardware = rig.put(CapType::Hardware, Rights::ALL, None, [me, 0, 0])?;
+    let t = rig.thread_of(rig.component, State::Stopped)?;
+    let thread = rig.cap(ObjectKind::Thread, t, without(ThreadOp::Resume as u32))?;
+    let start = HardwareOp::StartCpu as u32;
+    gives!(
+        rig.sys(hardware, start, &[0, n(thread)]),
+        Err(Error::Denied)
+    );
+    gives!(rig.state(t), Some(State::Stopped));
     Ok(None)
 }

@@ -130,3 +130,33 @@ impl Drop for Wait<'_, '_, '_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Notes how much work is counted when it is dropped.
+    struct Borrows<'a> {
+        out: &'a AtomicU32,
+        seen: &'a AtomicU32,
+    }
+
+    impl Drop for Borrows<'_> {
+        fn drop(&mut self) {
+            let out = self.out.load(Ordering::Relaxed);
+            self.seen.store(out, Ordering::Relaxed);
+        }
+    }
+
+    /// Work that is never run gives back what it borrows while it still counts: the scope may end as soon as it does not.
+    #[test]
+    fn work_is_dropped_before_it_stops_being_counted() {
+        let seen = AtomicU32::new(0);
+        scope(|s| {
+            let (out, seen) = (&*s.out, &seen);
+            let work = Borrows { out, seen };
+            s.hand_out(Box::new(move || drop(work)), drop);
+        });
+        assert_eq!(seen.load(Ordering::Relaxed), 1);
+    }
+}
