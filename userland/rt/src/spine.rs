@@ -309,6 +309,15 @@ mod target {
         }
     }
 
+    /// Lays the frames of the calling thread, which runs on `here`, out on the stack of the other ISA: its top, and the bytes
+    /// that it has room for.
+    #[inline(never)]
+    fn lay_out(here: Isa, from: (u64, u64), stack: (u64, u64)) -> Result<Landing> {
+        let sites = table().and_then(|t| Sites::of(t, here.index()));
+        let sites = sites.ok_or(Error::Corrupt)?;
+        transform(&sites, &mut Stacks::new(), from, stack).map_err(why)
+    }
+
     fn depart(block: &Block, node: NodeId, fp: u64, ret: u64) -> Result<()> {
         let to = isa_of(node)?;
         let here = dyad_sys::isa();
@@ -322,6 +331,7 @@ mod target {
         let sites = table().and_then(|t| Sites::of(t, here.index()));
         let sites = sites.ok_or(Error::Corrupt)?;
         let mut stacks = Stacks::new();
+        // Inline, and so faster than `lay_out`.
         let landing = transform(&sites, &mut stacks, (fp, ret), (top, top - bottom));
         // For an interpreter that takes over in between: see `emulation`.
         let from = [fp, ret];
@@ -342,11 +352,8 @@ mod target {
         (here, fp, ret): (Isa, u64, u64),
         (bottom, top): (u64, u64),
     ) -> Result<()> {
-        let sites = table().and_then(|t| Sites::of(t, here.index()));
-        let sites = sites.ok_or(Error::Corrupt)?;
         let room = top - bottom - group::WAITING;
-        let landing = transform(&sites, &mut Stacks::new(), (fp, ret), (top, room));
-        let Landing { pc, sp, fp, .. } = landing.map_err(why)?;
+        let Landing { pc, sp, fp, .. } = lay_out(here, (fp, ret), (top, room))?;
         block.migrate[RESULT].store(0, Ordering::Relaxed);
         // SAFETY: 1. As in `depart`.
         Err(unsafe { group::leave(node, pc, sp, fp) })
@@ -375,11 +382,7 @@ mod target {
             return Err(Error::Exists);
         }
         let (bottom, top) = stack_slot(to, block.thread as u32);
-        let sites = table().and_then(|t| Sites::of(t, at.isa.index()));
-        let sites = sites.ok_or(Error::Corrupt)?;
-        let from = (at.frame, at.back);
-        let landing = transform(&sites, &mut Stacks::new(), from, (top, top - bottom));
-        let Landing { pc, sp, fp, .. } = landing.map_err(why)?;
+        let Landing { pc, sp, fp, .. } = lay_out(at.isa, (at.frame, at.back), (top, top - bottom))?;
         if at.to.is_none() {
             // A newer one is for the next point.
             let _ = request.compare_exchange(wanted, 0, Ordering::Relaxed, Ordering::Relaxed);

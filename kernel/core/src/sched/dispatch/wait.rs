@@ -231,6 +231,7 @@ pub fn block<P: Platform>(
 /// # Errors
 ///
 /// [`Error::Corrupt`] if `endpoints` names no object.
+#[cold]
 pub fn listens(cx: &KernelCtx, t: &Thread, endpoints: u64, line: &'static Line) -> Result<()> {
     if is_root(t) {
         let object = WeakRef::from_bits(endpoints).ok_or(Error::Corrupt)?;

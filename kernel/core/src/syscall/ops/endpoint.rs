@@ -96,7 +96,8 @@ pub fn receive_at<P: Platform>(
 ) -> Result<OpOutcome> {
     let news = dispatch::take_pending::<P>(cx, line);
     if news != 0 || deadline == NOW {
-        if cx.local.chain.last().is_none() {
+        // A wait notes the endpoint anew each time. A look does so before the first wait only, which keeps looks cheap.
+        if cx.local.root_line.get().is_none() && cx.local.chain.last().is_none() {
             dispatch::listens(cx, current(cx), object, line)?;
         }
         return Ok(OpOutcome::Value(news));
