@@ -351,3 +351,77 @@ fn lists_are_not_closed_while_a_thread_is_taken_off() {
         assert_eq!(closed.len(), 2, "{begun}: it comes too late, and in time");
     }
 }
+
+/// Of two roots one is linked; the other one can be given up.
+#[test]
+fn of_two_roots_one_is_linked_and_the_other_is_free() {
+    let mut steps = 0;
+    loop {
+        let s = System::new(120);
+        let space = s.object(dyad_object::space::Space::KIND);
+        let at = TableAt {
+            isa: Isa::X86_64,
+            level: 4,
+        };
+        let [one, two] = [s.table(at), s.table(at)].map(|t| t.object.unwrap());
+        let (m, other) = (s.x(), s.a());
+        let (theirs, act) = meanwhile((m, other), move || {
+            let c = cx(other);
+            this(&c, space).link_root(Isa::X86_64, two).is_ok()
+        });
+        let mut mine = false;
+        let c = cx(m);
+        let came = crash::between(steps, act, || {
+            mine = this(&c, space).link_root(Isa::X86_64, one).is_ok();
+        });
+        let is = [mine, theirs.get()];
+        if came {
+            assert!(is[0] != is[1], "{is:?}");
+        }
+        assert_eq!(
+            [one, two].map(|t| s.refs(t)),
+            is.map(u32::from),
+            "step {steps}"
+        );
+        if !came {
+            break;
+        }
+        steps += 1;
+    }
+    assert!(steps > 1);
+}
+
+/// A root whose unlinking is refused is as it was.
+#[test]
+fn a_root_is_unlinked_or_stays() {
+    let (mut steps, mut linked) = (0, false);
+    loop {
+        let s = System::new(120);
+        let space = s.object(dyad_object::space::Space::KIND);
+        let at = |level| TableAt {
+            isa: Isa::X86_64,
+            level,
+        };
+        let (root, below) = (s.table(at(4)).object.unwrap(), s.table(at(3)));
+        let (m, other) = (s.x(), s.a());
+        let c = cx(m);
+        this(&c, space).link_root(Isa::X86_64, root).unwrap();
+        let (theirs, act) = meanwhile((m, other), move || {
+            let c = cx(other);
+            crate::syscall::ops::space::link(&this(&c, space), at(3), 0, &below).is_ok()
+        });
+        let mut mine = false;
+        let came = crash::between(steps, act, || {
+            mine = this(&c, space).unlink_root(Isa::X86_64).is_ok();
+        });
+        let word = this(&c, space).space.roots[Isa::X86_64.index()].load(Ordering::Relaxed);
+        let wanted = if mine { 0 } else { root.bits() };
+        assert_eq!(word, wanted, "step {steps}: {mine} {}", theirs.get());
+        linked |= theirs.get() && came;
+        if !came {
+            break;
+        }
+        steps += 1;
+    }
+    assert!(steps > 1 && linked);
+}

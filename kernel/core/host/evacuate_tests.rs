@@ -331,3 +331,60 @@ fn pages_that_go_meanwhile_are_no_error() {
         assert!(steps > 2, "{what:?} changes nothing");
     }
 }
+
+/// A frame that a page was to be moved to is not lost if the page goes meanwhile.
+#[test]
+fn no_frame_is_lost_with_a_page_that_goes_meanwhile() {
+    let mut steps = 0;
+    loop {
+        let (s, space) = filled();
+        assert_eq!(step(&s, space, Step::Park, VA, 2), Ok((2, 2)));
+        let c = cx(s.x());
+        let act = move || {
+            let _ = reclaim(&this(&c, space), VA, 1);
+        };
+        let came = crash::between(steps, act, || {
+            let _ = step(&s, space, Step::Move, VA, 2);
+        });
+        let _ = step(&s, space, Step::Move, VA, 2);
+        assert!(step(&s, space, Step::Unpark, VA, PAGES).is_ok());
+        let c = cx(s.x());
+        let t = this(&c, space);
+        let mut taken = 0;
+        for _ in 0..100 {
+            if taken < PAGES {
+                taken += reclaim(&t, VA + taken * PAGE_SIZE, PAGES - taken).unwrap_or(0);
+            }
+        }
+        assert_eq!(taken, PAGES);
+        s.rounds();
+        let used = super::resolve_tests::used_frames(&s, 0, 32);
+        let left = used
+            .iter()
+            .filter(|(ty, _)| matches!(ty, FrameType::User(_)));
+        assert_eq!(left.count(), 0, "before step {steps}");
+        if !came {
+            break;
+        }
+        steps += 1;
+    }
+    assert!(steps > 2);
+}
+
+/// A page without access stays what it is.
+#[test]
+fn pages_without_access_are_not_parked() {
+    let (s, space) = filled();
+    let c = cx(s.x());
+    let t = this(&c, space);
+    for isa in Isa::ALL {
+        protect::<MockX86>(&t, isa, VA, Perms::empty()).unwrap();
+    }
+    let before = places(&s, space);
+    let seen = || Isa::ALL.map(|isa| translate(&t, isa, VA));
+    let is = seen();
+    assert_eq!(step(&s, space, Step::Park, VA, 1), Ok((1, 0)));
+    assert_eq!(step(&s, space, Step::Move, VA, 1), Ok((1, 0)));
+    assert_eq!(step(&s, space, Step::Unpark, VA, 1), Ok((1, 0)));
+    assert_eq!((places(&s, space), seen()), (before, is));
+}

@@ -25,6 +25,8 @@ mod evacuate_tests;
 #[cfg(test)]
 mod fill_races;
 #[cfg(test)]
+mod flush_tests;
+#[cfg(test)]
 mod forget_tests;
 #[cfg(test)]
 mod fp_tests;

@@ -161,3 +161,56 @@ fn a_scheduler_is_told_of_a_thread_that_does_not_become_a_root_thread() {
         Ok(None)
     });
 }
+
+/// Nothing of an earlier dispatch counts for a root thread.
+#[test]
+fn root_threads_have_no_budget_and_go_first() {
+    solo::<MockX86>(|rig, m| {
+        let (_, t) = thread(rig, None, 3);
+        let time = rig.object(ObjectKind::Time)?;
+        t.budget.store(time.bits(), Ordering::Relaxed);
+        t.priority.store(2, Ordering::Relaxed);
+        rig.k.local.thread.set(None);
+        crate::sched::dispatch::set_root::<MockX86>(&rig.k, rig.k.cpu(), t)?;
+        assert_eq!(interrupt::<MockX86>(m), Left::User(ENTRY));
+        let is = (
+            t.budget.load(Ordering::Relaxed),
+            t.priority.load(Ordering::Relaxed),
+        );
+        assert_eq!(is, (0, u64::MAX));
+        Ok(None)
+    });
+}
+
+/// A thread that runs at once where it arrives does not run beyond the deadline of the scheduler that waits there.
+#[test]
+fn who_runs_at_once_ends_by_the_deadline_of_the_scheduler() {
+    pair(|(rx, x), (ra, a)| {
+        let (_, dispatcher, scheduler) = traveller(rx, x);
+        a.enter();
+        let ends = ra.cap(ObjectKind::Endpoints, scheduler, Rights::ALL)?;
+        let (_, root) = thread(ra, None, 9);
+        ra.k.local.thread.set(None);
+        crate::sched::dispatch::set_root::<MockA64>(&ra.k, ra.k.cpu(), root)?;
+        interrupt::<MockA64>(a);
+        let receive = op(ends, ReceiveOp::Receive as u64);
+        let mine = scheduler_line(a.node().id(), ra.k.cpu());
+        let until = dyad_machine::clock::now::<MockA64>().0 + 5_000_000;
+        let left = a.call::<MockA64>(root, receive, &[mine, until]);
+        assert_eq!(left, Left::Asleep, "the scheduler waits");
+        x.enter();
+        let (cap, child) = thread(rx, Some(scheduler), 4);
+        let dispatch = op(cap, ThreadOp::Dispatch as u64);
+        let left = x.call::<MockX86>(dispatcher, dispatch, &[0, 0]);
+        assert_eq!(left, Left::User(ENTRY));
+        x.call::<MockX86>(child, op(cap, ThreadOp::Migrate as u64), &[1]);
+        assert!(matches!(interrupt::<MockA64>(a), Left::User(_)));
+        assert_eq!(owned(a, child), (State::Running, 1));
+        let ends = (
+            child.slice_end.load(Ordering::Relaxed),
+            ra.k.local.slice_end(),
+        );
+        assert!(ends.0 <= until && ends.1 <= until, "{ends:?} {until}");
+        Ok(None)
+    });
+}

@@ -214,3 +214,82 @@ fn a_thread_is_not_left_with_a_cpu_that_spins_on_a_dead_node() {
         Ok(None)
     });
 }
+
+/// The CPU that an endpoint is bound to is told of what comes there, by whatever way.
+#[test]
+fn the_cpu_of_an_endpoint_is_told() {
+    use dyad_abi::cap::{CapType, ReceiveOp, Rights, SendOp};
+    for by_interrupt in [false, true] {
+        pair(|(rx, x), (_, a)| {
+            x.enter();
+            let (ends, object) = rx.new_cap(ObjectKind::Endpoints)?;
+            let bind = op(ends, ReceiveOp::Bind as u64);
+            x.call::<MockX86>(me(rx), bind, &[5, a.node().id().index() as u64]);
+            assert_eq!(result::<MockX86>(me(rx)).0, 0);
+            says(a);
+            if by_interrupt {
+                let cx = KernelCtx::here::<MockX86>();
+                crate::sched::dispatch::post::<MockX86>(&cx, object, 5, 1)?;
+            } else {
+                let to = rx.put(CapType::Send, Rights::ALL, Some(object), [5, 1, 0])?;
+                x.call::<MockX86>(me(rx), op(to, SendOp::Send as u64), &[]);
+            }
+            assert_ne!(says(a).1, 0, "by_interrupt: {by_interrupt}");
+            Ok(None)
+        });
+    }
+}
+
+/// The time of a thread on a budget is settled when it leaves, and its CPU does not spin for it.
+#[test]
+fn threads_on_a_budget_leave_with_their_time_settled() {
+    for awaited in [false, true] {
+        pair(|(rx, x), (_, a)| {
+            let scheduler = rx.object(ObjectKind::Endpoints)?;
+            let (cap, t) = thread(rx, Some(scheduler), 3);
+            x.enter();
+            assert_eq!(dispatch::<MockX86>(rx, x, cap, 0), Left::User(ENTRY));
+            crosses(rx, x, a, t);
+            if awaited {
+                let word = spin_handoff::activity_word(t);
+                says(a).0.store(word, Ordering::Relaxed);
+            }
+            let time = rx.object(ObjectKind::Time)?;
+            t.budget.store(time.bits(), Ordering::Relaxed);
+            t.budget_reserved.store(5, Ordering::Relaxed);
+            says(x).0.store(activity::USER, Ordering::Relaxed);
+            let function = away_window(Isa::Aarch64).0 + 0x1000;
+            let area = t.regs(Isa::X86_64);
+            MockX86::set_user_pc_sp(area, function, 0);
+            let _ = x.kernel(|| {
+                let fault = UserFault {
+                    kind: FaultKind::Execute,
+                    address: function,
+                    raw: 0,
+                };
+                entry::foreign_fault::<MockX86>(area, fault)
+            });
+            assert_eq!(owned(a, t).1, 1, "it has left");
+            assert_ne!(
+                says(x).0.load(Ordering::Relaxed),
+                spin_handoff::activity_word(t)
+            );
+            assert_eq!(t.budget_reserved.load(Ordering::Relaxed), 0, "{awaited}");
+            Ok(None)
+        });
+    }
+}
+
+/// Within a crossing call a thread does not move: what is parked for the call would be parked over.
+#[test]
+fn threads_do_not_move_within_a_crossing_call() {
+    pair(|(rx, x), (_, a)| {
+        let (cap, t, _) = traveller(rx, x);
+        let within = CrossingState::of(t).at_depth(1);
+        t.crossing.store(within.0, Ordering::Relaxed);
+        x.call::<MockX86>(t, op(cap, ThreadOp::Migrate as u64), &[1]);
+        assert_eq!(owned(a, t), (State::Running, 0));
+        assert_eq!(result::<MockX86>(t).0, Error::TooDeep.code());
+        Ok(None)
+    });
+}

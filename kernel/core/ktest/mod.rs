@@ -40,6 +40,7 @@ mod ops_known;
 mod ops_memory;
 mod ops_registers;
 mod ops_stop;
+mod ops_switches;
 mod ops_thread;
 mod ops_views;
 mod pair_caps;

@@ -18,34 +18,39 @@ use dyad_object::find;
 use dyad_object::thread::State;
 use dyad_object::time::Budgets;
 
-const SEND: u32 = SendOp::Send as u32;
-const RECEIVE: u32 = ReceiveOp::Receive as u32;
+pub(super) const SEND: u32 = SendOp::Send as u32;
+pub(super) const RECEIVE: u32 = ReceiveOp::Receive as u32;
 const MAKE: u32 = ReceiveOp::MakeSend as u32;
 const BIND: u32 = ReceiveOp::Bind as u32;
-const DISPATCH: u32 = ThreadOp::Dispatch as u32;
-const STOP: u32 = ThreadOp::Stop as u32;
-const RESUME: u32 = ThreadOp::Resume as u32;
-const NOW: u64 = crate::syscall::ops::endpoint::NOW;
+pub(super) const DISPATCH: u32 = ThreadOp::Dispatch as u32;
+pub(super) const STOP: u32 = ThreadOp::Stop as u32;
+pub(super) const RESUME: u32 = ThreadOp::Resume as u32;
+pub(super) const NOW: u64 = crate::syscall::ops::endpoint::NOW;
 /// A deadline that does not come.
-const LATE: u64 = 1 << 62;
+pub(super) const LATE: u64 = 1 << 62;
 
 fn n(cap: CapIndex) -> u64 {
     cap.get() as u64
 }
 
 /// Endpoints: the receiving end of all, the object.
-fn endpoints(rig: &Rig<'_>) -> Result<(CapIndex, WeakRef), Stop> {
+pub(super) fn endpoints(rig: &Rig<'_>) -> Result<(CapIndex, WeakRef), Stop> {
     Ok(rig.new_cap(ObjectKind::Endpoints)?)
 }
 
 /// A sending end of endpoint `line`.
-fn sender(rig: &Rig<'_>, object: WeakRef, line: u64, bits: u64) -> Result<CapIndex, Stop> {
+pub(super) fn sender(
+    rig: &Rig<'_>,
+    object: WeakRef,
+    line: u64,
+    bits: u64,
+) -> Result<CapIndex, Stop> {
     let payload = [line, bits, 0];
     Ok(rig.put(CapType::Send, Rights::ALL, Some(object), payload)?)
 }
 
 /// A ready thread of the rig's component that this CPU's scheduler `ends` looks after.
-fn thread(rig: &Rig<'_>, ends: WeakRef, tag: u64) -> Result<(CapIndex, WeakRef), Stop> {
+pub(super) fn thread(rig: &Rig<'_>, ends: WeakRef, tag: u64) -> Result<(CapIndex, WeakRef), Stop> {
     let object = rig.thread_of(rig.component, State::Ready)?;
     let t = rig.as_thread(object)?;
     t.scheduler.store(ends.bits(), Ordering::Relaxed);
@@ -54,12 +59,12 @@ fn thread(rig: &Rig<'_>, ends: WeakRef, tag: u64) -> Result<(CapIndex, WeakRef),
 }
 
 /// The endpoint of this CPU's scheduler.
-fn mine(rig: &Rig<'_>) -> u64 {
+pub(super) fn mine(rig: &Rig<'_>) -> u64 {
     scheduler_line(rig.cx.node.id(), rig.k.cpu())
 }
 
 /// A thread that is dispatched with a priority and waits at an endpoint.
-fn waiting(
+pub(super) fn waiting(
     rig: &Rig<'_>,
     ends: WeakRef,
     (tag, priority): (u64, u64),
@@ -470,22 +475,6 @@ fn endpoints_that_are_not_given_up_after_all_take_news(rig: &Rig<'_>) -> Outcome
     Ok(None)
 }
 
-/// The receiver was dispatched on a budget before. It runs on the sender's time.
-#[ktest(ops)]
-fn who_a_message_switches_to_spends_the_senders_time(rig: &Rig<'_>) -> Outcome {
-    let (ends, object) = endpoints(rig)?;
-    let (_, urgent) = waiting(rig, object, (1, 9), (ends, 20))?;
-    let earlier = &rig.as_thread(urgent)?.budget;
-    earlier.store(1 << 20, Ordering::Relaxed);
-    let (cap, _) = thread(rig, object, 3)?;
-    rig.switches(cap, DISPATCH, &[3 << 56, 0])?;
-    let to = sender(rig, object, 20, 4)?;
-    rig.switches(to, SEND, &[])?;
-    ensure!(rig.runs(urgent), "it is not switched to");
-    gives!(earlier.load(Ordering::Relaxed), 0);
-    Ok(None)
-}
-
 /// Otherwise threads on them could not be given up any more.
 #[ktest(ops)]
 fn endpoints_with_threads_on_their_lists_are_not_given_up(rig: &Rig<'_>) -> Outcome {
@@ -525,45 +514,6 @@ fn news_for_the_root_thread_interrupt_whom_it_has_dispatched(rig: &Rig<'_>) -> O
         .result_value
         .load(Ordering::Relaxed);
     gives!(value & 0xff, Stopped::Interrupted as u64);
-    Ok(None)
-}
-
-/// The sender of a message is less urgent than the thread that has received it, perhaps also than a thread that this one
-/// has woken: the sender goes on only if the scheduler has no news to decide on.
-#[ktest(ops)]
-fn senders_go_on_unless_the_scheduler_has_to_decide_anew(rig: &Rig<'_>) -> Outcome {
-    let (ends, object) = endpoints(rig)?;
-    let (_, urgent) = waiting(rig, object, (1, 9), (ends, 20))?;
-    let (_, third) = waiting(rig, object, (2, 5), (ends, 21))?;
-    let e: &'static Endpoints = find(rig.cx.node, object, Endpoints::KIND)?;
-    while e.line(mine(rig))?.take_thread(rig.cx.node).is_some() {}
-    rig.k
-        .local
-        .root_line
-        .set(Some((object, e.line(mine(rig))?)));
-    let (cap, other) = thread(rig, object, 3)?;
-    rig.switches(cap, DISPATCH, &[3 << 56, 0])?;
-    let (to, on) = (sender(rig, object, 20, 4)?, sender(rig, object, 21, 4)?);
-    let slice_end = &rig.as_thread(other)?.slice_end;
-    slice_end.store(LATE + 1, Ordering::Relaxed);
-    rig.switches(to, SEND, &[])?;
-    // That it sleeps until a time is news, but none that the sender has to wait for: the sender's slice ends then.
-    rig.switches(ends, RECEIVE, &[20, LATE])?;
-    ensure!(rig.runs(other), "the sender does not go on");
-    gives!(slice_end.load(Ordering::Relaxed), LATE);
-    gives!(rig.k.local.slice_end(), LATE);
-    while e.line(mine(rig))?.take_thread(rig.cx.node).is_some() {}
-    rig.switches(to, SEND, &[])?;
-    gives!(rig.sys(on, SEND, &[]), Ok(0));
-    gives!(rig.state(third), Some(State::Ready));
-    ensure!(rig.runs(urgent), "it was interrupted for one less urgent");
-    rig.switches(ends, RECEIVE, &[20, LATE])?;
-    ensure!(
-        rig.runs(rig.thread),
-        "the sender goes on, not the scheduler"
-    );
-    gives!(rig.state(other), Some(State::Ready));
-    gives!(rig.state(urgent), Some(State::Blocked));
     Ok(None)
 }
 

@@ -1,6 +1,8 @@
 //! Guarded capabilities: what is made of them dies with them, and no slot keeps what they refer to. Rights of capabilities that
 //! are arguments.
 
+use core::sync::atomic::Ordering;
+
 use dyad_abi::cap::{
     CapIndex, CapType, ComponentOp, HardwareOp, LivenessOp, MemoryOp, ObjectKind, PageTableOp,
     ReceiveOp, Rights, SendOp, SpaceOp, TableAt, ThreadOp,
@@ -176,5 +178,24 @@ fn arguments_without_the_right_that_is_used_are_refused(rig: &Rig<'_>) -> Outcom
         Err(Error::Denied)
     );
     gives!(rig.state(t), Some(State::Stopped));
+    Ok(None)
+}
+
+/// Nothing of an earlier life counts for a thread that is configured anew.
+#[ktest(ops)]
+fn threads_that_are_configured_begin_without_a_past(rig: &Rig<'_>) -> Outcome {
+    let object = rig.thread_of(rig.component, State::Stopped)?;
+    let t = rig.as_thread(object)?;
+    let cap = rig.cap(ObjectKind::Thread, object, Rights::ALL)?;
+    let component = n(rig.cap(ObjectKind::Component, rig.component, Rights::ALL)?);
+    let ids = n(rig.thread_ids()?);
+    let words = [&t.result, &t.crossing, &t.fault, &t.frames[0].info];
+    for word in words.into_iter().chain([&t.cpu]) {
+        word.store(8, Ordering::Relaxed);
+    }
+    let arguments = [component, ENTRY, 0, rig.id(9), ids << 32];
+    gives!(rig.sys(cap, ThreadOp::Configure as u32, &arguments), Ok(0));
+    gives!(words.map(|word| word.load(Ordering::Relaxed)), [0; 4]);
+    gives!(t.cpu.load(Ordering::Relaxed), rig.k.cpu().index() as u64);
     Ok(None)
 }

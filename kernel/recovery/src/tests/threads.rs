@@ -590,3 +590,20 @@ fn threads_come_back_once_wherever_the_recoverer_dies() {
         s.restore(&saved);
     }
 }
+
+/// A thread that was in a fault handler when its node died has no fault when it is back from the call.
+#[test]
+fn a_lost_call_leaves_no_fault() {
+    let s = Trio::new();
+    let c = Cast::new(&s);
+    c.started(&s, Isa::X86_64, 1);
+    c.push(&s, c.component, 0x5000, Some(2));
+    c.push(&s, c.service, 0x6000, None);
+    c.thread(&s).component.store(c.service.bits(), RELAXED);
+    c.thread(&s).fault.store(1, RELAXED);
+    c.thread(&s).frames[1].info.store(info::FAULT, RELAXED);
+    c.own(&s, State::Running, 1);
+    s.dies(1);
+    s.recover(0);
+    assert_eq!(c.thread(&s).fault.load(RELAXED), 0);
+}

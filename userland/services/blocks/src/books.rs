@@ -472,4 +472,21 @@ mod tests {
         assert_eq!(b.request(&k, id(0)), Err(Error::Again));
         assert_eq!(k.called.get(), 2);
     }
+
+    #[test]
+    fn a_block_in_use_is_given_to_no_node() {
+        let (k, mut b) = full_books();
+        let k = Still {
+            full: [8, 10, 12, 14],
+            ..k
+        };
+        let run = Run {
+            pool: 0,
+            first: 0,
+            frames: BLOCK,
+        };
+        b.holdings[0] = Default::default();
+        b.holdings[0].add(run).unwrap();
+        assert_eq!(b.assign(&k, id(0)), Err(Error::Corrupt));
+    }
 }

@@ -376,4 +376,15 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn what_is_put_back_does_not_become_part_of_the_first_run() {
+        let mut h = Holding::new();
+        h.add(run(0, 100, 28)).unwrap();
+        h.add(run(0, 128, 64)).unwrap();
+        h.remove(&run(0, 128, 64)).unwrap();
+        h.put_back(run(0, 128, 64)).unwrap();
+        assert_eq!(h.runs(), [run(0, 100, 28), run(0, 128, 64)]);
+        assert_eq!(h.remove(&run(0, 128, 64)), Ok(()));
+    }
 }

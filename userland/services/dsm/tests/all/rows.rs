@@ -450,3 +450,21 @@ fn dropped_without(g: &mut Group, range: Range, dies: usize, other: usize) -> Ve
     }
     all
 }
+
+#[test]
+fn requests_of_dead_nodes_are_not_served() {
+    let mut g = Group::new(None);
+    g.access(1, 3, Access::Write);
+    g.now += 1_000_000;
+    g.event(0, fault(3, Access::Write)).unwrap();
+    g.event(2, fault(3, Access::Write)).unwrap();
+    g.deliver(2, 0).unwrap();
+    assert_eq!(g.record(0, 3).queue.len(), 1);
+    for n in [0, 1] {
+        g.event(n, Event::Down { node: node(2) }).unwrap();
+    }
+    g.deliver(0, 1).unwrap();
+    g.deliver(1, 0).unwrap();
+    assert!(g.record(0, 3).queue.is_empty() && g.record(0, 3).busy.is_none());
+    assert_eq!(g.record(0, 3).copies, Copies::Exclusive(node(0)));
+}
