@@ -70,7 +70,7 @@ impl CrossingState {
     }
 
     #[inline(always)]
-    pub(super) fn at_depth(self, depth: u64) -> CrossingState {
+    pub(crate) fn at_depth(self, depth: u64) -> CrossingState {
         CrossingState(self.0 & !CrossingState::DEPTH | depth & CrossingState::DEPTH)
     }
 

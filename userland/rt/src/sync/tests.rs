@@ -188,11 +188,12 @@ fn what_a_lost_thread_has_is_not_waited_for() {
     static ONCE: Once = Once::new();
     static READ: RwLock<()> = RwLock::new(());
     static WRITTEN: RwLock<()> = RwLock::new(());
+    static LOCK: crate::lock::Lock<()> = crate::lock::Lock::new(());
 
     fn entry(argument: u64) -> ! {
         if thread::Number::of_argument(argument) != Some(thread::Number::FIRST) {
             ONCE.call_once(|| {
-                let _all = (MUTEX.lock(), READ.read(), WRITTEN.write());
+                let _all = (MUTEX.lock(), READ.read(), WRITTEN.write(), LOCK.lock());
                 TAKEN.store(true, Ordering::Release);
                 loop {
                     dyad_sys::yield_now();
@@ -210,6 +211,8 @@ fn what_a_lost_thread_has_is_not_waited_for() {
         assert_eq!(READ.write_or_lost().err(), Some(Error::NodeDead));
         assert_eq!(WRITTEN.read_or_lost().err(), Some(Error::NodeDead));
         assert!(READ.try_read().is_some());
+        let told = panic_of(|| drop(LOCK.lock()));
+        assert!(told.contains("was lost with its node"), "{told}");
         exit(5)
     }
     in_time(|| assert_eq!(run(Config::default(), entry).code, 5));
