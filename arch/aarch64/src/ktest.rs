@@ -249,6 +249,14 @@ pub fn user_probe() -> UserProbe {
         returns_to_user_addresses_only: false,
         trap: TRAP,
         cache_maintenance: CACHE_MAINTENANCE,
+        // hvc #0, smc #0, eret, msr daifset, #15, msr ttbr0_el1, x0.
+        privileged: &[
+            &[0x02, 0x00, 0x00, 0xd4],
+            &[0x03, 0x00, 0x00, 0xd4],
+            &[0xe0, 0x03, 0x9f, 0xd6],
+            &[0xdf, 0x4f, 0x03, 0xd5],
+            &[0x00, 0x20, 0x18, 0xd5],
+        ],
         faults: FAULTS,
         no_flags: 0,
         call: [0, 1, 2, 3, 4, 5],

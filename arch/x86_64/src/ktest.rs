@@ -231,6 +231,16 @@ pub fn user_probe() -> UserProbe {
         trap: &[0x0f, 0x05],
         // clflush [rdi].
         cache_maintenance: &[(&[0x0f, 0xae, 0x3f], true)],
+        // int 2, int 8, int 14, int 0x40, int 0xff; hlt; mov cr3, rax.
+        privileged: &[
+            &[0xcd, 2],
+            &[0xcd, 8],
+            &[0xcd, 14],
+            &[0xcd, 0x40],
+            &[0xcd, 0xff],
+            &[0xf4],
+            &[0x0f, 0x22, 0xd8],
+        ],
         faults: FAULTS,
         no_flags: 0x202,
         call: [5, 4, 1, 10, 8, 9],

@@ -227,6 +227,7 @@ impl<const A64: bool> Platform for Mock<A64> {
             returns_to_user_addresses_only: false,
             trap: &[],
             cache_maintenance: &[],
+            privileged: &[],
             faults: &[],
             no_flags: 0,
             call: [0, 1, 2, 3, 4, 5],

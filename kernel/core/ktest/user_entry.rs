@@ -190,6 +190,21 @@ fn maintains(
     fault_of(|| cx.machine.run_area(area))
 }
 
+/// Otherwise a program could enter the kernel where only the machine does, and bring its node down.
+#[ktest]
+fn privileged_instructions_are_faults_of_the_thread(cx: &TestCtx<'_>) -> Outcome {
+    rig::with(cx, |rig| {
+        let probe = install(rig)?;
+        let code = spaces::look(&rig.k, rig.space, cx.machine.isa(), CODE);
+        let (_, code) = code.ok_or(dyad_abi::Error::NotFound)?;
+        for (n, bytes) in cx.machine.user_probe().privileged.iter().enumerate() {
+            let (at, kind) = maintains(rig, &probe, code.pa, bytes)?;
+            ensure!(at == CODE, "{n}: it faults at {at:#x}, as {kind}");
+        }
+        Ok(None)
+    })
+}
+
 /// A page that may only be read.
 const READ: u64 = 0x5100_0000;
 

@@ -158,6 +158,8 @@ pub struct UserProbe {
     /// Instructions that maintain the caches of the line at the address in [`arguments`](UserProbe::arguments)`[0]`, and
     /// whether user mode may execute them.
     pub cache_maintenance: &'static [(&'static [u8], bool)],
+    /// Instructions that user mode may not execute: those by which only the machine itself enters the kernel, or firmware.
+    pub privileged: &'static [&'static [u8]],
     /// The machine's own descriptions of faults ([`UserFault::raw`]), and what each of them is.
     pub faults: &'static [(u64, FaultKind)],
     /// The value of the flags register when no flag is set.

@@ -42,6 +42,25 @@ fn deaths_and_returns_are_told_on_every_node() {
     assert_eq!(taken(), 0x202);
 }
 
+/// A node is back before another one has looked: its death is told all the same. Locks of its threads are open from then on.
+#[test]
+fn the_death_of_a_node_that_is_back_already_is_told() {
+    let s = Trio::new();
+    let object = s.object(Endpoints::KIND);
+    let e: &'static Endpoints = find(s.x().node(), object, Endpoints::KIND).unwrap();
+    for (number, bit) in [(NODE_DIED, 1), (NODE_JOINED, 2)] {
+        s.sends(0, number, object, bit);
+    }
+    let taken = || e.line(0).unwrap().take(s.x().node());
+    s.look(0);
+    assert_eq!(taken(), 2, "those that are there");
+    s.dies(1);
+    s.recover(0);
+    comes_back(&s);
+    s.look(0);
+    assert_eq!(taken(), 3);
+}
+
 /// As `boot` does it, on a new machine.
 fn comes_back(s: &Trio) {
     let m = s.world.machine(1);

@@ -5,6 +5,7 @@ use std::vec::Vec;
 use dyad_abi::Isa;
 use dyad_abi::cap::{Event, Woken};
 use dyad_core::host::crash;
+use dyad_object::endpoint::Vouched;
 use dyad_object::thread::{Owner, State, Thread};
 use dyad_object::{find, ids};
 
@@ -174,4 +175,22 @@ fn lists_that_a_dead_node_had_closed_are_open() {
             assert_eq!(pushed, Ok(()), "{changes}, {which}");
         }
     }
+}
+
+/// Threads of a list that a CPU is taking from stay in doubt as long as its node lives. Of a dead node's CPU nothing is
+/// waited for.
+#[test]
+fn who_takes_from_a_list_is_waited_for_as_long_as_it_lives() {
+    let s = Trio::new();
+    let c = Cast::new(&s);
+    let (line, m) = (c.heard(&s, 2), s.machines[1]);
+    m.enter();
+    line.push_event(m.node(), another(&s, &c, 2, 71), Woken::Ready)
+        .unwrap();
+    assert!(crash::after(1, || line.take_thread(m.node())).is_none());
+    let vouched = || line.vouch(s.machines[0].node(), None, 9).0;
+    s.machines[0].enter();
+    assert_eq!(vouched(), Vouched::Busy);
+    s.dies(1);
+    assert_eq!(vouched(), Vouched::All);
 }
