@@ -13,7 +13,7 @@ use dyad_object::thread::State;
 use dyad_retype::{Order, Use};
 use dyad_shm::frame::WeakRef;
 
-use super::rig::Rig;
+use super::rig::{Rig, all_but};
 use super::{Outcome, Stop, ensure, gives, ktest};
 
 const ENTRY: u64 = 0x4200_1000;
@@ -136,7 +136,6 @@ fn guarded_capabilities_are_not_kept_for_later(rig: &Rig<'_>) -> Outcome {
 /// Capabilities that are arguments need the right that the operation uses of them.
 #[ktest(ops)]
 fn arguments_without_the_right_that_is_used_are_refused(rig: &Rig<'_>) -> Outcome {
-    let without = |op: u32| Rights(u32::MAX & !(1 << op));
     let (me, isa) = (rig.cx.node.id().index() as u64, rig.cx.machine.isa());
     let space = rig.cap(ObjectKind::Space, rig.space, Rights::ALL)?;
     let (_, frame) = rig.raw()?;
@@ -146,7 +145,7 @@ fn arguments_without_the_right_that_is_used_are_refused(rig: &Rig<'_>) -> Outcom
         MemoryOp::RetypeUntyped,
         MemoryOp::Split,
     ] {
-        let memory = n(rig.memory(frame, 1, without(op as u32))?);
+        let memory = n(rig.memory(frame, 1, all_but(op as u32))?);
         for (what, arguments) in [
             (SpaceOp::Supply, [me, memory, 0]),
             (SpaceOp::Evacuate, [0x5000_0000, 1 | me << 40, memory]),
@@ -163,7 +162,7 @@ fn arguments_without_the_right_that_is_used_are_refused(rig: &Rig<'_>) -> Outcom
         Isa::Aarch64 => ObjectKind::PageTableA64L4,
     };
     let (other, _) = rig.new_cap(ObjectKind::Space)?;
-    let table = rig.cap(root, rig.object(root)?, without(PageTableOp::Link as u32))?;
+    let table = rig.cap(root, rig.object(root)?, all_but(PageTableOp::Link as u32))?;
     let at = TableAt { isa, level: 4 }.bits();
     gives!(
         rig.sys(other, SpaceOp::Link as u32, &[at, 0, n(table)]),
@@ -171,7 +170,7 @@ fn arguments_without_the_right_that_is_used_are_refused(rig: &Rig<'_>) -> Outcom
     );
     let hardware = rig.put(CapType::Hardware, Rights::ALL, None, [me, 0, 0])?;
     let t = rig.thread_of(rig.component, State::Stopped)?;
-    let thread = rig.cap(ObjectKind::Thread, t, without(ThreadOp::Resume as u32))?;
+    let thread = rig.cap(ObjectKind::Thread, t, all_but(ThreadOp::Resume as u32))?;
     let start = HardwareOp::StartCpu as u32;
     gives!(
         rig.sys(hardware, start, &[0, n(thread)]),

@@ -38,7 +38,6 @@ const BESIDE: &[&str] = &[
     "simulation",
     "std_pieces",
     "translations",
-    "validation",
     "windows",
     "workloads",
 ];
