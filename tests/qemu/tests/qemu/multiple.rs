@@ -162,16 +162,20 @@ fn programs(nodes: &[Isa]) -> Result<(), Failed> {
 
 /// A million turns at one word, and as many at two words of a page.
 fn writers() -> Result<(), Failed> {
-    let config = RunConfig {
-        kernels: Kernels::Multiple,
-        work: console::app("threads", "--scene writers --turns 500000"),
-        timeout: Some(Duration::from_secs(6 * 3600)),
-        ..RunConfig::default()
-    };
-    console::passed(
-        &console::good(&config)?,
-        ["threads.writers-in-turn", "threads.writers-at-once"],
-    )
+    for (transport, turns) in [(Transport::Ring, 500_000), (Transport::Poll, 50_000)] {
+        let config = RunConfig {
+            kernels: Kernels::Multiple,
+            transport,
+            work: console::app("threads", format!("--scene writers --turns {turns}")),
+            timeout: Some(Duration::from_secs(6 * 3600)),
+            ..RunConfig::default()
+        };
+        console::passed(
+            &console::good(&config)?,
+            ["threads.writers-in-turn", "threads.writers-at-once"],
+        )?;
+    }
+    Ok(())
 }
 
 /// What a run has counted.
