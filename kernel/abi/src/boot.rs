@@ -329,56 +329,30 @@ impl<'a> BootParams<'a> {
                 "ktest" => BootMode::Ktest,
                 v => return Err(ParamError::BadValue("mode", v)),
             },
-            on_death: {
-                let v = get("on_death")?;
-                OnDeath::ALL
-                    .into_iter()
-                    .find(|d| d.name() == v)
-                    .ok_or(ParamError::BadValue("on_death", v))?
-            },
+            on_death: named("on_death", get("on_death")?, &OnDeath::ALL, OnDeath::name)?,
             boot_timeout_ms: num("boot_timeout_ms", 100, 3_600_000)?,
             coherent: match get("coherence")? {
                 "coherent" => true,
                 "incoherent" => false,
                 v => return Err(ParamError::BadValue("coherence", v)),
             },
-            clock: {
-                let v = get("clock")?;
-                ClockKind::ALL
-                    .into_iter()
-                    .find(|c| c.name() == v)
-                    .ok_or(ParamError::BadValue("clock", v))?
-            },
+            clock: named("clock", get("clock")?, &ClockKind::ALL, ClockKind::name)?,
             rounds_per_second: num("rounds", 1, MAX_ROUNDS)?,
             audit: num("audit", 0, 1)? == 1,
-            grant: {
-                let v = get("grant")?;
-                Grant::ALL
-                    .into_iter()
-                    .find(|g| g.name() == v)
-                    .ok_or(ParamError::BadValue("grant", v))?
-            },
-            kernels: {
-                let v = get("kernels")?;
-                Kernels::ALL
-                    .into_iter()
-                    .find(|k| k.name() == v)
-                    .ok_or(ParamError::BadValue("kernels", v))?
-            },
-            transport: {
-                let v = get("transport")?;
-                Transport::ALL
-                    .into_iter()
-                    .find(|t| t.name() == v)
-                    .ok_or(ParamError::BadValue("transport", v))?
-            },
-            ring_place: {
-                let v = get("ring_place")?;
-                RingPlace::ALL
-                    .into_iter()
-                    .find(|p| p.name() == v)
-                    .ok_or(ParamError::BadValue("ring_place", v))?
-            },
+            grant: named("grant", get("grant")?, &Grant::ALL, Grant::name)?,
+            kernels: named("kernels", get("kernels")?, &Kernels::ALL, Kernels::name)?,
+            transport: named(
+                "transport",
+                get("transport")?,
+                &Transport::ALL,
+                Transport::name,
+            )?,
+            ring_place: named(
+                "ring_place",
+                get("ring_place")?,
+                &RingPlace::ALL,
+                RingPlace::name,
+            )?,
             delay: Delay {
                 message_ns: num("message_ns", 0, MAX_DELAY_NS)? as u32,
                 kib_ns: num("kib_ns", 0, MAX_DELAY_NS)? as u32,
@@ -405,6 +379,17 @@ impl<'a> BootParams<'a> {
     pub fn node_isas(&self) -> &[Isa] {
         &self.isas[..self.node_count]
     }
+}
+
+/// The value with a name.
+fn named<'a, T: Copy>(
+    key: &'static str,
+    name: &'a str,
+    all: &[T],
+    name_of: impl Fn(T) -> &'static str,
+) -> Result<T, ParamError<'a>> {
+    let found = all.iter().find(|&&value| name_of(value) == name);
+    found.copied().ok_or(ParamError::BadValue(key, name))
 }
 
 impl fmt::Display for BootParams<'_> {

@@ -1,14 +1,111 @@
-//! What CPUs ask each other for: flushes of translations, messages.
+//! Shootdowns: what CPUs ask each other to flush. Messages between them.
 
 use core::sync::atomic::Ordering;
 
-use super::system::{System, cx, this};
+use dyad_abi::Error;
+
+use super::system::{System, cpu, cx, this};
 use super::{Did, MockA64, MockX86, crash};
 use crate::run_loop::messages;
 use dyad_machine::inbox;
 use dyad_space::shootdown;
 
-/// Who asks for a flush has dropped its own translations when it goes on, also if a round is under way.
+#[test]
+fn a_shootdown_is_over_when_every_cpu_that_is_awake_has_dropped_its_tlb() {
+    let s = System::new(120);
+    let space = s.space();
+    let (x, a) = (s.x(), s.a());
+    let c = cx(x);
+    let t = this(&c, space);
+    x.did();
+    let is_done = |ticket| {
+        x.enter();
+        shootdown::is_done::<MockX86>(&t, ticket)
+    };
+    let ticket = shootdown::request::<MockX86>(&t);
+    assert!(x.did().contains(&Did::FlushedTlb));
+    assert_eq!(is_done(ticket), Ok(false));
+    assert_eq!(is_done(ticket + 1), Err(Error::BadArgument));
+    a.enter();
+    a.did();
+    messages::drain::<MockA64>();
+    assert_eq!(a.did(), [Did::FlushedTlb]);
+    assert_eq!(is_done(ticket), Ok(true));
+    let later = shootdown::request::<MockX86>(&t);
+    assert_eq!(is_done(later), Ok(false), "asked anew");
+    assert_eq!(is_done(ticket), Ok(true));
+    // A node that is dead, or asleep, holds nothing.
+    s.world
+        .set_state(x.node(), 1, dyad_shm::superblock::NodeState::Dead);
+    assert_eq!(is_done(later), Ok(true));
+}
+
+/// Requests without end, of the same space or of another one, cost another CPU one flush each time that it
+/// looks, and are never refused; a ticket is done once that CPU has looked twice.
+#[test]
+fn shootdowns_that_are_asked_for_without_end_hold_up_no_other() {
+    let s = System::new(200);
+    let (space, other) = (s.space(), s.space());
+    let (x, a) = (s.x(), s.a());
+    let c = cx(x);
+    let (t, u) = (this(&c, space), this(&c, other));
+    let looks = || {
+        a.enter();
+        a.did();
+        messages::drain::<MockA64>();
+        let did = a.did();
+        x.enter();
+        did
+    };
+    let flood = |times: u64| {
+        for _ in 0..times {
+            shootdown::request::<MockX86>(&t);
+            shootdown::request::<MockX86>(&u);
+        }
+    };
+    flood(1_000);
+    let ticket = shootdown::request::<MockX86>(&t);
+    assert_eq!(ticket, 1_001, "a number of its space alone");
+    for round in 0..2 {
+        assert_eq!(
+            shootdown::is_done::<MockX86>(&t, ticket),
+            Ok(false),
+            "{round}"
+        );
+        flood(1_000);
+        assert_eq!(looks(), [Did::FlushedTlb], "one flush for all");
+        flood(1);
+    }
+    assert_eq!(shootdown::is_done::<MockX86>(&t, ticket), Ok(true));
+    // What it was asked for later is not done.
+    let later = shootdown::request::<MockX86>(&t);
+    looks();
+    assert_eq!(shootdown::is_done::<MockX86>(&t, later), Ok(false));
+    looks();
+    assert_eq!(shootdown::is_done::<MockX86>(&t, later), Ok(true));
+}
+
+/// A CPU that slept when it was to be asked, or whose asker died before, is asked by the caller that waits.
+#[test]
+fn a_cpu_that_has_not_been_asked_to_flush_is_asked_again() {
+    let s = System::new(120);
+    let space = s.space();
+    let (x, a) = (s.x(), s.a());
+    let c = cx(x);
+    let t = this(&c, space);
+    let ticket = shootdown::request::<MockX86>(&t);
+    let asked = a.node().sb.cpu(a.node().id(), cpu(0));
+    for word in [&asked.flush, &asked.pending] {
+        word.store(0, Ordering::Relaxed);
+    }
+    assert_eq!(shootdown::is_done::<MockX86>(&t, ticket), Ok(false));
+    a.enter();
+    messages::drain::<MockA64>();
+    x.enter();
+    assert_eq!(shootdown::is_done::<MockX86>(&t, ticket), Ok(true));
+}
+
+/// A CPU that asks for a flush drops its own translations first, each time that it asks.
 #[test]
 fn own_translations_go_with_every_request() {
     let s = System::new(200);

@@ -101,8 +101,8 @@ fn root_threads_wait_until_their_deadline() {
     });
 }
 
-/// The state of a thread that was dispatched without a budget and has come to an idle CPU whose scheduler waits.
-/// `limited`: the thread that dispatched it runs on a budget.
+/// The state of a thread that was dispatched without a budget and has come to an idle CPU whose scheduler waits until a
+/// deadline. The slice of a thread that runs ends by then. `limited`: the thread that dispatched it runs on a budget.
 fn arrived_of_a_dispatcher(limited: bool) -> State {
     let state = Cell::new(State::None);
     pair(|(rx, x), (ra, a)| {
@@ -115,7 +115,8 @@ fn arrived_of_a_dispatcher(limited: bool) -> State {
         interrupt::<MockA64>(a);
         let receive = op(ends, ReceiveOp::Receive as u64);
         let mine = scheduler_line(a.node().id(), ra.k.cpu());
-        let left = a.call::<MockA64>(root, receive, &[mine, 0]);
+        let until = dyad_machine::clock::now::<MockA64>().0 + 5_000_000;
+        let left = a.call::<MockA64>(root, receive, &[mine, until]);
         assert_eq!(left, Left::Asleep, "the scheduler waits");
         x.enter();
         if limited {
@@ -130,6 +131,11 @@ fn arrived_of_a_dispatcher(limited: bool) -> State {
         assert!(matches!(interrupt::<MockA64>(a), Left::User(_)));
         let (is, node) = owned(a, child);
         assert_eq!(node, 1);
+        if is == State::Running {
+            let slice_end = child.slice_end.load(Ordering::Relaxed);
+            assert!(slice_end <= until, "{slice_end}, {until}");
+            assert_eq!(ra.k.local.slice_end(), slice_end);
+        }
         state.set(is);
         Ok(None)
     });
@@ -178,39 +184,6 @@ fn root_threads_have_no_budget_and_go_first() {
             t.priority.load(Ordering::Relaxed),
         );
         assert_eq!(is, (0, u64::MAX));
-        Ok(None)
-    });
-}
-
-/// A thread that runs at once where it arrives does not run beyond the deadline of the scheduler that waits there.
-#[test]
-fn who_runs_at_once_ends_by_the_deadline_of_the_scheduler() {
-    pair(|(rx, x), (ra, a)| {
-        let (_, dispatcher, scheduler) = traveller(rx, x);
-        a.enter();
-        let ends = ra.cap(ObjectKind::Endpoints, scheduler, Rights::ALL)?;
-        let (_, root) = thread(ra, None, 9);
-        ra.k.local.thread.set(None);
-        crate::sched::dispatch::set_root::<MockA64>(&ra.k, ra.k.cpu(), root)?;
-        interrupt::<MockA64>(a);
-        let receive = op(ends, ReceiveOp::Receive as u64);
-        let mine = scheduler_line(a.node().id(), ra.k.cpu());
-        let until = dyad_machine::clock::now::<MockA64>().0 + 5_000_000;
-        let left = a.call::<MockA64>(root, receive, &[mine, until]);
-        assert_eq!(left, Left::Asleep, "the scheduler waits");
-        x.enter();
-        let (cap, child) = thread(rx, Some(scheduler), 4);
-        let dispatch = op(cap, ThreadOp::Dispatch as u64);
-        let left = x.call::<MockX86>(dispatcher, dispatch, &[0, 0]);
-        assert_eq!(left, Left::User(ENTRY));
-        x.call::<MockX86>(child, op(cap, ThreadOp::Migrate as u64), &[1]);
-        assert!(matches!(interrupt::<MockA64>(a), Left::User(_)));
-        assert_eq!(owned(a, child), (State::Running, 1));
-        let ends = (
-            child.slice_end.load(Ordering::Relaxed),
-            ra.k.local.slice_end(),
-        );
-        assert!(ends.0 <= until && ends.1 <= until, "{ends:?} {until}");
         Ok(None)
     });
 }

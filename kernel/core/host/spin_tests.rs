@@ -215,7 +215,7 @@ fn a_thread_is_not_left_with_a_cpu_that_spins_on_a_dead_node() {
     });
 }
 
-/// The CPU that an endpoint is bound to is told of what comes there, by whatever way.
+/// A message and an interrupt both notify the CPU that their endpoint is bound to.
 #[test]
 fn the_cpu_of_an_endpoint_is_told() {
     use dyad_abi::cap::{CapType, ReceiveOp, Rights, SendOp};

@@ -4,7 +4,7 @@ use crate::common;
 
 use common::*;
 use dyad_coherence::HostMem;
-use dyad_quiesce::{DirtyEntry, Epoch, Idle, LogWriter, Progress};
+use dyad_quiesce::{DirtyEntry, Epoch, Idle, LogWriter, Progress, Quiescence, Round};
 use dyad_shm::PhysAddr;
 use dyad_shm::quiesce::LOG_ENTRIES;
 
@@ -73,6 +73,16 @@ fn a_round_drops_lines_before_it_asks_and_asks_before_it_publishes() {
     );
 }
 
+/// Goes on with a round until it waits or has ended.
+fn drive(q: &Quiescence<'_, HostMem>, round: &mut Round, hw: &Hardware) -> Progress {
+    loop {
+        match round.flush_step(q, hw, 1).unwrap() {
+            Progress::Working => {}
+            other => return other,
+        }
+    }
+}
+
 #[test]
 fn every_cpu_that_is_awake_has_to_acknowledge() {
     let mem = HostMem::new();
@@ -80,21 +90,15 @@ fn every_cpu_that_is_awake_has_to_acknowledge() {
     let [mut a, _b] = pair(&q);
     let hw = Hardware::default();
     q.wake(node(0), cpu(2));
-    let drive = |a: &mut dyad_quiesce::Round| loop {
-        match a.flush_step(&q, &hw, 100).unwrap() {
-            Progress::Working => {}
-            other => return other,
-        }
-    };
-    assert_eq!(drive(&mut a), Progress::Waiting(cpu(0)));
+    assert_eq!(drive(&q, &mut a, &hw), Progress::Waiting(cpu(0)));
     q.acknowledge(node(0), cpu(0), &hw);
-    assert_eq!(drive(&mut a), Progress::Waiting(cpu(2)));
+    assert_eq!(drive(&q, &mut a, &hw), Progress::Waiting(cpu(2)));
     // A CPU that falls asleep is past the request too.
     assert_eq!(
         q.idle_beside_others(node(0), cpu(2), &hw, || false),
         Idle::Asleep
     );
-    assert!(matches!(drive(&mut a), Progress::Published(_)));
+    assert!(matches!(drive(&q, &mut a, &hw), Progress::Published(_)));
 }
 
 #[test]
@@ -136,20 +140,14 @@ fn a_reader_that_is_lapped_while_it_waits_flushes_everything_after_tlbs() {
     let mut log = LogWriter::attach(&q, node(1), cpu(0));
     let frame = |n: u64| DirtyEntry::User(PhysAddr(AREA.0 + 0x1000 * n));
     log.record(&q, frame(0));
-    let drive = |a: &mut dyad_quiesce::Round| loop {
-        match a.flush_step(&q, &hw, 1).unwrap() {
-            Progress::Working => {}
-            other => return other,
-        }
-    };
-    assert_eq!(drive(&mut a), Progress::Waiting(cpu(0)));
+    assert_eq!(drive(&q, &mut a, &hw), Progress::Waiting(cpu(0)));
     assert!(!hw.take().contains(&Did::Everything));
     for n in 1..=LOG_ENTRIES as u64 {
         log.record(&q, frame(n));
     }
     let stamp = q.now();
     assert!(q.acknowledge(node(0), cpu(0), &hw));
-    assert!(matches!(drive(&mut a), Progress::Published(e) if e <= stamp));
+    assert!(matches!(drive(&q, &mut a, &hw), Progress::Published(e) if e <= stamp));
     assert!(hw.take().contains(&Did::Everything), "after TLBs");
     // Of the entries since then, the next round drops all, and once more after TLBs.
     whole_round(&q, 0, &mut a, &hw);

@@ -121,6 +121,9 @@ fn a_thread_that_had_crossed_returns_with_an_error_where_it_came_from() {
     c.push(&s, c.component, 0x5000, Some(2));
     c.push(&s, c.service, 0x6000, None);
     c.thread(&s).component.store(c.service.bits(), RELAXED);
+    // The second one handled a fault.
+    c.thread(&s).fault.store(1, RELAXED);
+    c.thread(&s).frames[1].info.store(info::FAULT, RELAXED);
     // Its dispatcher there had given it time.
     c.thread(&s).budget.store(INHERITED, RELAXED);
     c.own(&s, State::Running, 1);
@@ -130,6 +133,7 @@ fn a_thread_that_had_crossed_returns_with_an_error_where_it_came_from() {
     assert_eq!((o.state, o.node), (State::Ready, node(2)));
     assert_eq!(t.budget.load(RELAXED), 0, "it is on no budget of that node");
     assert_eq!(t.depth.load(RELAXED), 0);
+    assert_eq!(t.fault.load(RELAXED), 0);
     assert_eq!(pc(t, Isa::X86_64), 0x5000);
     assert_eq!(result::<MockX86>(t).0, Error::NodeDead.code());
     assert_eq!(t.component.load(RELAXED), c.component.bits());
@@ -589,21 +593,4 @@ fn threads_come_back_once_wherever_the_recoverer_dies() {
         }
         s.restore(&saved);
     }
-}
-
-/// A thread that was in a fault handler when its node died has no fault when it is back from the call.
-#[test]
-fn a_lost_call_leaves_no_fault() {
-    let s = Trio::new();
-    let c = Cast::new(&s);
-    c.started(&s, Isa::X86_64, 1);
-    c.push(&s, c.component, 0x5000, Some(2));
-    c.push(&s, c.service, 0x6000, None);
-    c.thread(&s).component.store(c.service.bits(), RELAXED);
-    c.thread(&s).fault.store(1, RELAXED);
-    c.thread(&s).frames[1].info.store(info::FAULT, RELAXED);
-    c.own(&s, State::Running, 1);
-    s.dies(1);
-    s.recover(0);
-    assert_eq!(c.thread(&s).fault.load(RELAXED), 0);
 }

@@ -225,8 +225,8 @@ pub fn block<P: Platform>(
     Ok(OpOutcome::Switched)
 }
 
-/// Notes where the thread under all others receives, if it is a root thread: what comes there interrupts the thread that
-/// runs. Also if it takes what is there and does not wait: a scheduler that always has a ready thread never waits.
+/// Notes the endpoint where the thread under all others receives, if that is a root thread: what comes there interrupts the
+/// thread that runs. Calls that do not wait count as well, because a scheduler that always has a ready thread never waits.
 ///
 /// # Errors
 ///

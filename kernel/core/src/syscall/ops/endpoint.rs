@@ -96,8 +96,9 @@ pub fn receive_at<P: Platform>(
 ) -> Result<OpOutcome> {
     let news = dispatch::take_pending::<P>(cx, line);
     if news != 0 || deadline == NOW {
-        // A wait notes the endpoint anew each time. A look does so before the first wait only, which keeps looks cheap.
-        if cx.local.root_line.get().is_none() && cx.local.chain.last().is_none() {
+        // Schedulers look often, and at the same endpoint.
+        let noted = cx.local.root_line.get();
+        if noted.is_none_or(|(_, at)| !core::ptr::eq(at, line)) && cx.local.chain.last().is_none() {
             dispatch::listens(cx, current(cx), object, line)?;
         }
         return Ok(OpOutcome::Value(news));
