@@ -19,6 +19,7 @@
 //! | instructions | the lines of a block when it is entered; a line that the last instruction was in is not fetched again |
 //! | access to a device | not at all; counted |
 //! | flush, write-back of a line; DC ZVA | by the address, computed from the registers |
+//! | flush of everything | what is written back; the misses that follow |
 
 mod passed;
 mod watch;
@@ -89,7 +90,7 @@ pub trait Probe {
 pub struct Line {
     /// Physical address / 64.
     pub number: u64,
-    /// Its number among the lines of the pools; larger than any, if it is in none.
+    /// Its place in the directory; larger than any, if it is in no pool.
     pub index: u64,
 }
 
@@ -171,6 +172,8 @@ pub struct Cpu {
     registers: Registers,
     regions: Regions<Passed>,
     awaited: Awaited,
+    /// The number of accesses to data before all caches were emptied last.
+    emptied_at: Option<u64>,
     setup: &'static Setup,
     /// Another CPU has changed this one's translations.
     translations_changed: AtomicBool,
@@ -197,6 +200,7 @@ impl Cpu {
             registers: Registers::find(setup.isa()),
             regions: Regions::default(),
             awaited: Awaited::default(),
+            emptied_at: None,
             setup,
             translations_changed: AtomicBool::new(false),
         }
@@ -353,11 +357,19 @@ impl Cpu {
         self.pass(cycles);
     }
 
-    /// An instruction at an address is about to write back and drop all that caches hold. Only observers are
-    /// told: the model's caches stay as they are.
+    /// An instruction at an address is about to write back and drop all that caches hold. Of a row of such instructions,
+    /// by which AArch64 does that set by set, the first one does it all: the sets are those that QEMU tells the guest of,
+    /// not the simulated ones.
     pub fn everything(&mut self, at: u64) {
+        let data = Some(self.core.counts().data());
+        let first = self.emptied_at != data;
         for watcher in &mut self.watchers {
-            watcher.everything(at);
+            watcher.everything(at, first);
+        }
+        if first {
+            self.emptied_at = data;
+            let cycles = self.core.flush(FlushKind::Everything, 0, 0);
+            self.pass(cycles);
         }
     }
 

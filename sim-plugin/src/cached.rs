@@ -26,7 +26,7 @@ use dyad_abi::user::{HEAP_BASE, HEAP_END, thread_at};
 use dyad_sim_model::account;
 use dyad_sim_model::coherent::Core;
 use dyad_sim_model::config::{Coherence, Level, SimConfig};
-use dyad_sim_model::memory::{Memory, line_of};
+use dyad_sim_model::memory::{Memory, line_of, view_of};
 use dyad_sim_model::report::{
     Breakdown, Counters, CpuReport, Durations, RoiReport, SanitizerReport,
 };
@@ -44,7 +44,6 @@ use crate::sanitizer::Sanitizer;
 use crate::tlb::Frame;
 use crate::tracer::Tracer;
 
-const PAGE_SHIFT: u32 = 12;
 const LINES_PER_PAGE: u32 = 64;
 /// Lines of code in no memory (a ROM) are numbered by their virtual address, beyond all memory that
 /// a machine of its own has and below the pools.
@@ -341,12 +340,18 @@ impl Setup {
         self.memory.locate(line_of(physical)).is_some()
     }
 
-    /// The frame of a physical address.
+    /// The frame of a physical address. Without coherence this node's view of a frame of kernels, as long as the
+    /// translation is remembered by which the frame has been found: a frame that changes hands meanwhile is charged as
+    /// before until then.
     pub fn frame(&self, physical: u64) -> Frame {
-        let page = (physical >> PAGE_SHIFT) as u32;
-        let first = u64::from(page) * u64::from(LINES_PER_PAGE);
+        let mut first = line_of(physical) & !u64::from(LINES_PER_PAGE - 1);
+        let fused = self.memory.locate(first).is_some();
+        if fused && (self.sanitizer.as_ref()).is_some_and(|s| s.is_incoherent(physical)) {
+            first = view_of(self.node, first);
+        }
         // Pools are whole pages, and so are their places in the directory.
         let place = self.memory.locate(first);
+        let page = (first / u64::from(LINES_PER_PAGE)) as u32;
         Frame::new(page, place.map(|p| p.index as u32 / LINES_PER_PAGE))
     }
 
@@ -403,9 +408,7 @@ impl Setup {
                 return;
             }
             Some(Maintenance::Everything) => {
-                if self.watched(instruction.address()) {
-                    instruction.report_everything();
-                }
+                instruction.report_everything();
                 return;
             }
             Some(Maintenance::Translations(scope)) => {

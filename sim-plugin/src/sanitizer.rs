@@ -24,6 +24,7 @@ use dyad_sim_model::incoherent::access::Sink;
 use dyad_sim_model::incoherent::{
     Finding, Findings, Frames, Incoherent, Peek, Pending, Settled, Shape, Who,
 };
+use dyad_sim_model::memory::physical_of;
 use dyad_sim_model::report::SanitizerReport;
 
 use crate::cache::{Line, LineAction, Watched, Watcher};
@@ -126,6 +127,11 @@ impl Sanitizer {
         address >> 63 != 0
     }
 
+    /// Whether each node has the caches' copies of an address in a pool for itself.
+    pub fn is_incoherent(&self, physical: u64) -> bool {
+        !is_left_out(physical) && !self.frames.is_user(physical)
+    }
+
     /// Who watches a CPU.
     pub fn watcher(&'static self, cpu: usize) -> Box<dyn Watcher> {
         Box::new(CpuWatcher {
@@ -213,7 +219,7 @@ impl CpuWatcher {
     /// The instruction at `pc`, if what it accesses counts.
     fn who(&mut self, pc: u64, address: u64, physical: u64) -> Option<Who> {
         let fused = (FUSED_BASE..FUSED_END).contains(&address);
-        if !fused || is_left_out(physical) || self.sanitizer.frames.is_user(physical) {
+        if !fused || !self.sanitizer.is_incoherent(physical) {
             return None;
         }
         self.accesses += 1;
@@ -230,6 +236,10 @@ impl CpuWatcher {
 
 impl Watcher for CpuWatcher {
     fn access(&mut self, a: &Watched) {
+        let a = &Watched {
+            physical: physical_of(a.physical),
+            ..*a
+        };
         let Some(who) = self.who(a.at, a.address, a.physical) else {
             return;
         };
@@ -255,7 +265,7 @@ impl Watcher for CpuWatcher {
 
     fn fetch(&mut self, _: &[Line]) {}
 
-    fn everything(&mut self, pc: u64) {
+    fn everything(&mut self, pc: u64, _: bool) {
         let who = Who {
             node: self.sanitizer.node,
             cpu: self.cpu,
@@ -265,6 +275,7 @@ impl Watcher for CpuWatcher {
     }
 
     fn line(&mut self, action: &LineAction, address: u64, physical: u64) {
+        let physical = physical_of(physical);
         let Some(who) = self.who(action.at, address, physical) else {
             return;
         };

@@ -28,7 +28,8 @@ const PAGE_BITS: u32 = 36;
 const GENERATION: u64 = 1 << PAGE_BITS;
 /// The last generation would have a tag that an empty entry has; the one before it is nobody's.
 const NOBODY: u64 = u64::MAX - 2 * GENERATION + 1;
-/// Physical pages are numbered in the low half of a frame word, fused pages in the high half.
+/// Physical pages, with the view of their lines, are in the low half of a frame word; the high half has their places in the
+/// directory.
 const FUSED_SHIFT: u32 = 32;
 
 /// Where a virtual page is.
@@ -36,20 +37,20 @@ const FUSED_SHIFT: u32 = 32;
 pub struct Frame(u64);
 
 impl Frame {
-    /// The frame of a physical page. `fused`: its number among all pages of the pools, if it is
-    /// in one.
-    pub fn new(physical_page: u32, fused: Option<u32>) -> Frame {
+    /// The frame whose lines begin with number 64 * `page`. `fused`: the place of the first one in the directory / 64, if
+    /// it is in a pool.
+    pub fn new(page: u32, fused: Option<u32>) -> Frame {
         let fused = fused.map_or(0, |n| u64::from(n) + 1);
-        Frame(u64::from(physical_page) | fused << FUSED_SHIFT)
+        Frame(u64::from(page) | fused << FUSED_SHIFT)
     }
 
-    /// The physical line that a virtual address in it is in.
+    /// The line, with its view, that a virtual address in it is in.
     #[inline(always)]
     pub fn line(self, address: u64) -> u64 {
         (self.0 & 0xffff_ffff) << LINES_SHIFT | address >> 6 & 63
     }
 
-    /// The number of that line among all lines of the pools; larger than any, if it is in none.
+    /// The place of that line in the directory; larger than any, if it is in no pool.
     #[inline(always)]
     pub fn index(self, address: u64) -> u64 {
         (self.0 >> FUSED_SHIFT).wrapping_sub(1) << LINES_SHIFT | address >> 6 & 63

@@ -101,6 +101,15 @@ impl Watcher for Tracer {
         });
     }
 
+    fn everything(&mut self, _: u64, first: bool) {
+        if first {
+            self.write(Event::Flush {
+                kind: FlushKind::Everything,
+                address: 0,
+            });
+        }
+    }
+
     fn turn(&mut self, number: u64) {
         self.write(Event::Time(number));
     }

@@ -40,7 +40,7 @@ use dyad_ring::handoff;
 use dyad_ring::sleep::{self, Begun};
 use dyad_shm::{FrameRef, LayoutHash, shared_layout, shared_struct};
 
-use crate::memory::Words;
+use crate::memory::{Words, load_coherent};
 use crate::node::Node;
 use crate::thread::{DOUBTED, NO_MORE_EVENTS, Owner, Thread};
 use crate::{frame_of, link_to, linked};
@@ -215,9 +215,10 @@ impl Line {
     /// Whether there is anything to take.
     #[inline]
     pub fn has_pending(&self, node: &Node) -> bool {
+        // The first read has refreshed the line, which holds all three words.
         node.words.read(&self.bits) != 0
-            || node.words.read(&self.events) != 0
-            || node.words.read(&self.taken) != 0
+            || load_coherent(&self.events) != 0
+            || load_coherent(&self.taken) != 0
     }
 
     /// The CPU that receives here, if it has been bound.

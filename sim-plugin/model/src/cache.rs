@@ -184,6 +184,18 @@ impl Cache {
         true
     }
 
+    /// Removes all copies.
+    pub fn clear(&mut self) {
+        self.rows.fill(Row([EMPTY; ROW]));
+    }
+
+    /// Removes all copies, and returns their keys.
+    pub fn drain(&mut self) -> Vec<u64> {
+        let rows = self.rows.iter_mut();
+        let keys = rows.flat_map(|row| std::mem::replace(&mut row.0, [EMPTY; ROW]));
+        keys.filter(|&key| key != EMPTY).collect()
+    }
+
     /// The keys of a line's set, most recently used first.
     pub fn keys(&self, line: u64) -> impl Iterator<Item = u64> {
         let rows = self.set(line).iter().flat_map(|row| row.0);

@@ -1,7 +1,7 @@
-//! The directory: one word for each fused line says who has it.
+//! The directory: one word for each view of each fused line says who has it.
 //!
 //! ```text
-//!  63        34 33    17 16     9 8   5 4   2 1   0
+//!  63        38 37    17 16     9 8   5 4   2 1   0
 //! | version    | unused | sharers | cpu | own | state |
 //! ```
 //!
@@ -14,7 +14,7 @@
 //! sends. [`update`] makes the change with one compare-and-swap; who loses looks again, who wins
 //! books the messages. A word of zeros is a line that nobody has.
 //!
-//! A version returns after 2^30 changes; a copy that was neither used nor evicted meanwhile would
+//! A version returns after 2^26 changes; a copy that was neither used nor evicted meanwhile would
 //! be taken for good.
 //!
 //! *Several CPUs in a node.* Sharers are nodes, so a word does not know all CPUs. While a node owns

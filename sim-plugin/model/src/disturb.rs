@@ -4,7 +4,7 @@
 //! Each CPU of each node has a word:
 //!
 //! ```text
-//!  63           34 33      0
+//!  63           38 37      0
 //! | disturbances  |  line   |
 //! ```
 //!

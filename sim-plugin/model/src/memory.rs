@@ -4,11 +4,25 @@
 //! A *line* is a physical address divided by [`LINE_BYTES`]. Lines of the pools are *fused*: every
 //! node can reach them, and each has a word in the directory. All other memory is a machine's own;
 //! it is local, and the same number is another line in another machine.
+//!
+//! ```text
+//!  37      34 33                      0
+//! |   view   | physical address / 64   |
+//! ```
+//!
+//! View 0 of a fused line is that of all nodes together, whose caches keep it coherent. Without coherence each node has
+//! a view of its own of the lines of kernels ([`view_of`]): there it is alone with the line, so it sends no message, and
+//! what it has modified comes to memory when it is written back. The memory of users is coherent in any case, because
+//! kernels promise so.
 
-use crate::config::{LINE_BYTES, MemoryModel, SimConfig};
+use crate::config::{Coherence, LINE_BYTES, MemoryModel, SimConfig};
 
-/// Bits of a line's number.
-pub const LINE_BITS: u32 = 34;
+/// Bits of a line's number, its view included.
+pub const LINE_BITS: u32 = 38;
+/// Bits of a line's number without its view.
+pub const PHYSICAL_BITS: u32 = 34;
+/// The bits of a line's number without its view.
+pub const PHYSICAL_MASK: u64 = (1 << PHYSICAL_BITS) - 1;
 /// The bits of a line's number.
 pub const LINE_MASK: u64 = (1 << LINE_BITS) - 1;
 
@@ -19,6 +33,16 @@ pub const PRIVATE_BASE: u64 = 1 << 62;
 /// The line of a physical address.
 pub const fn line_of(address: u64) -> u64 {
     address / LINE_BYTES
+}
+
+/// A fused line as the caches of `node` alone have it, whatever other nodes have.
+pub const fn view_of(node: usize, line: u64) -> u64 {
+    line & PHYSICAL_MASK | (node as u64 + 1) << PHYSICAL_BITS
+}
+
+/// The physical address of an address whose line has a view.
+pub const fn physical_of(address: u64) -> u64 {
+    address & (PHYSICAL_MASK * LINE_BYTES + (LINE_BYTES - 1))
 }
 
 /// How far memory is from a node.
@@ -61,7 +85,9 @@ struct PoolLines {
 #[derive(Clone, Debug)]
 pub struct Memory {
     pools: Box<[PoolLines]>,
+    /// Lines of all pools.
     fused: u64,
+    views: u64,
 }
 
 /// The home of pool `pool` of `nodes` + 1.
@@ -105,15 +131,24 @@ impl Memory {
                 }
             })
             .collect();
-        Self { pools, fused }
+        let views = match config.coherence {
+            Coherence::Coherent => 1,
+            Coherence::Incoherent => 1 + config.nodes.len() as u64,
+        };
+        Self {
+            pools,
+            fused,
+            views,
+        }
     }
 
-    /// Number of fused lines, and so of words of a directory.
-    pub fn fused_lines(&self) -> usize {
-        self.fused as usize
+    /// Number of words of a directory: one for each view of each fused line.
+    pub fn words(&self) -> usize {
+        (self.fused * self.views) as usize
     }
 
     fn pool(&self, line: u64) -> Option<&PoolLines> {
+        let line = line & PHYSICAL_MASK;
         self.pools
             .iter()
             .find(|pool| line.wrapping_sub(pool.first) < pool.lines)
@@ -122,9 +157,15 @@ impl Memory {
     /// Where a line is, or `None` if it is not fused.
     pub fn locate(&self, line: u64) -> Option<Place> {
         self.pool(line).map(|pool| Place {
-            index: (line - pool.first + pool.index) as usize,
+            index: self.base_in(pool, line).wrapping_add(line) as usize,
             class: pool.class,
         })
+    }
+
+    /// What is added to a line of a pool to get its index.
+    const fn base_in(&self, pool: &PoolLines, line: u64) -> u64 {
+        let view = line >> PHYSICAL_BITS;
+        (view * self.fused + pool.index).wrapping_sub(pool.first + (view << PHYSICAL_BITS))
     }
 
     /// How far a line is.
@@ -138,11 +179,11 @@ impl Memory {
     }
 
     /// The number to be added (wrapping) to a line's number to get its index in the directory. It holds for
-    /// all lines of the pool of `line`, and so for its page. For private memory the sum is beyond every
+    /// all lines of the pool and the view of `line`, and so for its page. For private memory the sum is beyond every
     /// directory, by which accesses recognise private memory.
     pub fn index_base(&self, line: u64) -> u64 {
         self.pool(line)
-            .map_or(PRIVATE_BASE, |pool| pool.index.wrapping_sub(pool.first))
+            .map_or(PRIVATE_BASE, |pool| self.base_in(pool, line))
     }
 }
 
@@ -178,7 +219,7 @@ mod tests {
                         next += 1;
                     }
                 }
-                assert_eq!(memory.fused_lines(), next);
+                assert_eq!(memory.words(), next);
             }
         }
     }
@@ -198,7 +239,29 @@ mod tests {
             assert_eq!(memory.locate(line), None);
             assert_eq!(memory.class(line), Class::Local);
             let index = memory.index_base(line).wrapping_add(line);
-            assert!(index >= memory.fused_lines() as u64);
+            assert!(index >= memory.words() as u64);
         }
+    }
+
+    /// Without coherence no two views of all lines have a word in common, and a view is as far as its line.
+    #[test]
+    fn views_have_words_of_their_own() {
+        let mut config = fixture::config(2, 1);
+        config.coherence = Coherence::Incoherent;
+        let memory = Memory::new(&config, 1);
+        let mut words = std::collections::BTreeSet::new();
+        for pool in &config.pools {
+            for line in line_of(pool.base)..line_of(pool.base + pool.size) {
+                for view in [line, view_of(0, line), view_of(1, line)] {
+                    let index = memory.index_base(view).wrapping_add(view) as usize;
+                    assert_eq!(memory.locate(view).map(|p| p.index), Some(index));
+                    assert!(words.insert(index), "{view:#x}");
+                    assert_eq!(memory.class(view), memory.class(line));
+                    assert_eq!(memory.home(view), memory.home(line));
+                }
+            }
+        }
+        assert_eq!(words.len(), memory.words());
+        assert_eq!(words.last(), Some(&(memory.words() - 1)));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | from | content |
 //! |---|---|
-//! | 0 | the directory: a word per fused line |
+//! | 0 | the directory: a word for each view of each fused line |
 //! | after it | the words of [`crate::disturb`] |
 //! | after them | the last levels that more than one CPU uses: one per node, or one for all |
 
@@ -32,7 +32,7 @@ impl Areas {
     /// The areas of a system.
     pub fn new(config: &SimConfig) -> Areas {
         let one = config.model == MemoryModel::FullyShared;
-        let mut end = Memory::new(config, 0).fused_lines();
+        let mut end = Memory::new(config, 0).words();
         let directory = 0..end;
         let start = end.next_multiple_of(PAGE_WORDS);
         end = start + Disturbed::words(config);

@@ -7,7 +7,8 @@
 //! who     = cpu (bits 0 to 3), node (bits 4 to 7); without it as in the record before
 //! delta   = varint, zigzag: from the address before of the same CPU, data and instructions apart;
 //!           of times, from the time before of the same CPU
-//! size    = 1 to 7: 1 to 64 bytes, powers of two; 0: varint follows; of accesses only
+//! size    = 1 to 7: 1 to 64 bytes, powers of two; 0: varint follows; of accesses only, but that a flush with 1 is one
+//!           of everything
 //! end     = 7 count:varint
 //! ```
 //!
@@ -23,7 +24,7 @@ use crate::config::LINE_BYTES;
 
 const MAGIC: [u8; 8] = *b"dyadtrac";
 /// Version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Most nodes, and most CPUs of a node, that records can name.
 pub const MAX_WHO: usize = 16;
 /// Longest text.
@@ -138,6 +139,13 @@ impl<W: Write> Writer<W> {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let who = (record.node << 4 | record.cpu) as u8;
+        let everything = matches!(
+            record.event,
+            Event::Flush {
+                kind: FlushKind::Everything,
+                ..
+            }
+        );
         let (kind, value, size) = match record.event {
             Event::Access {
                 kind,
@@ -146,7 +154,7 @@ impl<W: Write> Writer<W> {
             } => (kind as u8, address, Some(size)),
             Event::Flush { kind, address } => {
                 let kind = match kind {
-                    FlushKind::Flush => FLUSH,
+                    FlushKind::Flush | FlushKind::Everything => FLUSH,
                     FlushKind::Clean => CLEAN,
                 };
                 (kind, address, None)
@@ -155,6 +163,7 @@ impl<W: Write> Writer<W> {
         };
         let code = match size {
             Some(size) if size.is_power_of_two() && size <= 64 => size.trailing_zeros() as u8 + 1,
+            None if everything => 1,
             _ => 0,
         };
         // At most: head, who, and two varints of ten bytes.
@@ -372,6 +381,10 @@ impl<R: Read> Reader<R> {
             },
             (FLUSH, 0) => Event::Flush {
                 kind: FlushKind::Flush,
+                address,
+            },
+            (FLUSH, 1) => Event::Flush {
+                kind: FlushKind::Everything,
                 address,
             },
             (CLEAN, 0) => Event::Flush {

@@ -3,6 +3,7 @@
 //! translations with QEMU's.
 
 use dyad_sim_model::coherent as model;
+use dyad_sim_model::memory::physical_of;
 
 use super::{Cpu, Kind, LINE, Line, LineAction, PAGE, Probe, name};
 use crate::tlb::Frame;
@@ -17,7 +18,7 @@ pub struct Watched {
     pub at: u64,
     /// Where its first byte is: virtual address.
     pub address: u64,
-    /// And physical address.
+    /// And physical address, with the view of its line.
     pub physical: u64,
     /// Its length.
     pub bytes: u64,
@@ -32,10 +33,11 @@ pub trait Watcher: Send {
     fn access(&mut self, access: &Watched);
     /// Lines of instructions are fetched.
     fn fetch(&mut self, lines: &[Line]);
-    /// An instruction acts on the line of a virtual and physical address.
+    /// An instruction acts on the line of a virtual and physical address, the latter with the view of the line.
     fn line(&mut self, action: &LineAction, address: u64, physical: u64);
-    /// An instruction at an address writes back and drops all that caches hold.
-    fn everything(&mut self, _at: u64) {}
+    /// An instruction at an address writes back and drops all that caches hold. `first`: it is not one of a row of such
+    /// instructions.
+    fn everything(&mut self, _at: u64, _first: bool) {}
     /// In strict order: from here on it is the turn with this number.
     fn turn(&mut self, _number: u64) {}
     /// The machine ends.
@@ -96,13 +98,16 @@ impl Cpu {
             Place::Memory(physical) => Some(self.setup.frame(physical)),
             Place::Device(_) => None,
         };
+        // A frame may have changed hands since.
+        let physical = |frame: Frame| physical_of(frame.line(address) * LINE);
         if let Some(known) = self.tlb.recall(address) {
             self.checked += 1;
-            self.wrong += u64::from(true_frame != Some(known));
+            self.wrong += u64::from(true_frame.map(physical) != Some(physical(known)));
         }
         if let Some(line) = self.core.remembered(name(address)) {
             self.checked += 1;
-            self.wrong += u64::from(true_frame.map(|frame| frame.line(address)) != Some(line));
+            let line = physical_of(line * LINE);
+            self.wrong += u64::from(true_frame.map(physical) != Some(line));
         }
     }
 

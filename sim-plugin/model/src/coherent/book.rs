@@ -33,7 +33,7 @@ impl Core<'_> {
         cycles
     }
 
-    fn book_writeback(&mut self) -> u64 {
+    pub(super) fn book_writeback(&mut self) -> u64 {
         self.counts.writebacks += 1;
         self.counts.snoop_cycles += self.snoop.writeback;
         self.snoop.writeback

@@ -2,23 +2,29 @@
 
 use super::{Core, FlushKind};
 use crate::cache::identity;
+use crate::directory::Step;
 use crate::memory::{Home, LINE_MASK};
 
 impl Core<'_> {
-    /// The last level has evicted a copy.
-    pub(super) fn evicted(&mut self, victim: u64) -> u64 {
-        let place = self.memory.locate(victim & LINE_MASK);
-        let Some(word) = place.and_then(|place| self.directory.get(place.index)) else {
-            return 0;
-        };
+    /// A copy has left the last level: what that changes in the directory. `None` if the copy is dead, or of no fused
+    /// line.
+    fn departs(&mut self, victim: u64) -> Option<Step> {
+        let place = self.memory.locate(victim & LINE_MASK)?;
+        let word = self.directory.get(place.index)?;
         let me = self.me;
         let taken = self.change(victim & LINE_MASK, word, |_, word| {
-            // A dead copy is nobody's.
             let good = word.key(victim & LINE_MASK) == victim;
             let step = good.then(|| word.evict(me)).flatten()?;
             Some((step, ()))
         });
-        let Some((_, step, ())) = taken else { return 0 };
+        taken.map(|(_, step, ())| step)
+    }
+
+    /// The last level has evicted a copy.
+    pub(super) fn evicted(&mut self, victim: u64) -> u64 {
+        let Some(step) = self.departs(victim) else {
+            return 0;
+        };
         let removed = self.remove_own(victim, u64::MAX);
         self.counts.back_invalidated += removed;
         self.book_drop(step, removed != 0)
@@ -34,9 +40,27 @@ impl Core<'_> {
             + u64::from(first)
     }
 
+    /// All that this CPU's levels and the last level hold is written back and dropped. Returns the latency in cycles.
+    fn flush_everything(&mut self) -> u64 {
+        self.l1i.clear();
+        self.l1d.clear();
+        self.l2.clear();
+        let mut cycles = 0;
+        for key in self.l3.drain() {
+            let step = self.departs(key);
+            if step.is_some_and(|step| step.writeback) {
+                cycles += self.book_writeback();
+            }
+        }
+        cycles
+    }
+
     /// Cache maintenance of a line. Returns the latency in cycles.
     pub fn flush(&mut self, kind: FlushKind, line: u64, index: usize) -> u64 {
         self.counts.flushes += 1;
+        if kind == FlushKind::Everything {
+            return self.flush_everything();
+        }
         // What is clean must be upgraded again.
         self.l1d.forget_line(line);
         let me = self.me;
@@ -44,8 +68,8 @@ impl Core<'_> {
         let taken = word.and_then(|word| {
             self.change(line, word, |_, word| {
                 let step = match kind {
-                    FlushKind::Flush => word.flush(me),
                     FlushKind::Clean => word.clean(me),
+                    _ => word.flush(me),
                 };
                 step.map(|step| (step, ()))
             })

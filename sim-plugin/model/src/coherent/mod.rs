@@ -11,6 +11,8 @@
 //!   private lines above it.
 //! - A line that is flushed leaves all caches of all nodes; what is dead of it leaves the CPU's levels and
 //!   the last level, too.
+//! - A flush of everything empties the CPU's levels and the last level, as if the last level evicted each line. It pays
+//!   for what is written back, and sends nothing.
 //! - Private lines have no state: what is dirty of them is not known, and never written back.
 //!
 //! `index` is a line's place in the directory. Beyond its end lines are private: they never touch
@@ -27,7 +29,7 @@ use std::sync::atomic::AtomicU64;
 
 use crate::account::Counters;
 use crate::cache::{Cache, identity};
-use crate::config::{Coherence, Latencies, MemoryModel, SimConfig, SnoopCosts};
+use crate::config::{Latencies, MemoryModel, SimConfig, SnoopCosts};
 use crate::directory::{Agent, Mine, State, Step, Word, read, update};
 use crate::disturb::{Disturbance, Disturbed};
 use crate::first::{FirstLevel, Name, Promise};
@@ -63,6 +65,9 @@ pub enum FlushKind {
     Flush,
     /// Writes back and keeps (CLWB, DC CVAC).
     Clean,
+    /// Writes back and drops all that this CPU's levels and the last level hold, whatever the line (WBINVD; the first of
+    /// the operations by set and way that do it on AArch64).
+    Everything,
 }
 
 /// The place of a valid copy.
@@ -77,7 +82,7 @@ enum Found {
 /// State that CPUs share, other than last levels. Initially zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared<'a> {
-    /// A word for each fused line.
+    /// [`Memory::words`] words.
     pub directory: &'a [AtomicU64],
     /// [`Disturbed::words`] words.
     pub disturbed: &'a [AtomicU64],
@@ -132,12 +137,12 @@ pub struct Core<'a> {
 }
 
 impl<'a> Core<'a> {
-    /// CPU `cpu` of `node`, with empty caches. In the incoherent mode no line is in the directory.
+    /// CPU `cpu` of `node`, with empty caches.
     ///
     /// # Panics
     ///
     /// If a cache has a geometry that [`Cache::new`] refuses, or the directory has fewer words than
-    /// there are fused lines.
+    /// [`Memory::words`] says.
     pub fn new(
         config: &SimConfig,
         node: usize,
@@ -147,10 +152,7 @@ impl<'a> Core<'a> {
     ) -> Self {
         let shape = &config.nodes[node];
         let memory = Memory::new(config, node);
-        let directory = match config.coherence {
-            Coherence::Coherent => &shared.directory[..memory.fused_lines()],
-            Coherence::Incoherent => &[],
-        };
+        let directory = &shared.directory[..memory.words()];
         let me = Agent {
             node,
             cpu,

@@ -287,6 +287,17 @@ impl FirstLevel {
         slot.is_some()
     }
 
+    /// Removes all copies.
+    pub fn clear(&mut self) {
+        self.memo.clear();
+        self.alike = None;
+        for slot in 0..self.keys.len() * ROW {
+            if std::mem::replace(&mut self.keys[slot / ROW].0[slot % ROW], EMPTY) != EMPTY {
+                self.stamp(slot, 0);
+            }
+        }
+    }
+
     /// The keys of a line's set, most recently used first.
     pub fn keys(&self, line: u64) -> Vec<u64> {
         let first = self.sets.start(line) * ROW;

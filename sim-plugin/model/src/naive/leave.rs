@@ -5,7 +5,14 @@ use super::{Exclusive, FlushKind, Id, Invalid, Modified, Naive, Shared, Who};
 impl Naive {
     /// A line has left the last level and the own levels of `who`. `asked` says whether those had
     /// to be asked. Returns what that costs.
-    pub(super) fn leave(&mut self, who: Who, id: Id, mut asked: bool) -> u64 {
+    pub(super) fn leave(&mut self, who: Who, id: Id, asked: bool) -> u64 {
+        let (others, dirty) = self.departs(who, id);
+        self.left(who, asked || others, dirty)
+    }
+
+    /// Likewise. Returns whether others had to be asked, and whether the line was modified.
+    fn departs(&mut self, who: Who, id: Id) -> (bool, bool) {
+        let mut asked = false;
         let node = self.config.nodes[who.node].clone();
         let together = self.one_last_level();
         let line = self.line(id);
@@ -32,7 +39,21 @@ impl Naive {
             }
             _ => {}
         }
-        self.left(who, asked, dirty)
+        (asked, dirty)
+    }
+
+    /// Everything leaves the levels of `who` and the last level.
+    fn flush_everything(&mut self, who: Who) -> u64 {
+        for level in self.cpu(who).levels() {
+            level.empty();
+        }
+        let mut cycles = 0;
+        for id in self.last(who.node).empty() {
+            if self.coherent(id) && self.departs(who, id).1 {
+                cycles += self.write_back(who);
+            }
+        }
+        cycles
     }
 
     /// Counts a line that has left a last level.
@@ -56,6 +77,9 @@ impl Naive {
         let who = Who { node, cpu };
         let id = self.id(node, line);
         self.counts_mut(who).flushes += 1;
+        if kind == FlushKind::Everything {
+            return self.flush_everything(who);
+        }
         if kind == FlushKind::Flush {
             let levels = self.cpu(who).levels();
             levels.into_iter().for_each(|level| level.take_any(id));
@@ -63,8 +87,8 @@ impl Naive {
         }
         match kind {
             _ if !self.coherent(id) => 0,
-            FlushKind::Flush => self.flush_everywhere(who, id),
             FlushKind::Clean => self.clean_anywhere(who, id),
+            _ => self.flush_everywhere(who, id),
         }
     }
 

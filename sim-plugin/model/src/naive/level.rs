@@ -88,6 +88,12 @@ impl Level {
         }
     }
 
+    /// Takes all blocks out. Returns the lines of the valid ones.
+    pub(super) fn empty(&mut self) -> Vec<Id> {
+        let blocks = self.sets.iter_mut().flat_map(std::mem::take);
+        blocks.filter(|block| block.valid).map(|b| b.id).collect()
+    }
+
     /// Takes a block out, if there is one and `which` likes it. Returns whether that is so.
     fn take_out(&mut self, id: Id, which: impl Fn(&Block) -> bool) -> bool {
         let set = self.set(id);

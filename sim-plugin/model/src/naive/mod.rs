@@ -18,7 +18,7 @@ use std::collections::HashMap;
 
 use crate::account::Counters;
 use crate::coherent::{FlushKind, Kind};
-use crate::config::{Coherence, LINE_BYTES, MemoryModel, SimConfig};
+use crate::config::{LINE_BYTES, MemoryModel, SimConfig};
 use level::{Id, Level};
 use ways::Ways;
 
@@ -142,7 +142,8 @@ impl Naive {
     }
 
     fn pool(&self, line: u64) -> Option<usize> {
-        let address = line * LINE_BYTES;
+        // Above 16 TiB of memory is whose view of it this is.
+        let address = line % (1 << 34) * LINE_BYTES;
         let mut pools = self.config.pools.iter();
         pools.position(|pool| (pool.base..pool.base + pool.size).contains(&address))
     }
@@ -154,9 +155,9 @@ impl Naive {
         }
     }
 
-    /// Whether nodes keep their copies of the line coherent.
+    /// Whether it is known who has the line.
     fn coherent(&self, id: Id) -> bool {
-        self.config.coherence == Coherence::Coherent && matches!(id, Id::Common(_))
+        matches!(id, Id::Common(_))
     }
 
     fn near(&self, node: usize, line: u64) -> bool {

@@ -6,6 +6,7 @@ use crate::account::Counters;
 use crate::coherent::{FlushKind, Kind, Storage};
 use crate::config::*;
 use crate::fixture;
+use crate::memory::{line_of, view_of};
 use crate::naive::Both;
 use crate::trace::{Event, Record};
 
@@ -61,7 +62,7 @@ fn config(most_cpus: usize) -> impl Strategy<Value = SimConfig> {
         Just(MemoryModel::FullyShared),
     ];
     let coherence = prop_oneof![
-        9 => Just(Coherence::Coherent),
+        3 => Just(Coherence::Coherent),
         1 => Just(Coherence::Incoherent),
     ];
     // Last levels below, at, and well above what is above them.
@@ -117,7 +118,12 @@ fn record(config: &SimConfig, op: &Op) -> Record {
     let cpu = op.who.1 % config.nodes[node].cpus;
     // Beyond the pools is private memory.
     let base = config.pools.get(op.pool).map_or(0, |pool| pool.base);
-    let address = base + op.line * LINE_BYTES;
+    let mut line = line_of(base) + op.line;
+    // Programs have even lines in the view of all, kernels odd ones in their node's.
+    if config.coherence == Coherence::Incoherent && base != 0 && op.line % 2 == 1 {
+        line = view_of(node, line);
+    }
+    let address = line * LINE_BYTES;
     let access = |kind| Event::Access {
         kind,
         address,
@@ -130,7 +136,10 @@ fn record(config: &SimConfig, op: &Op) -> Record {
         16..24 => access(Kind::Store),
         24..28 => access(Kind::Rmw),
         28..30 => Event::Flush {
-            kind: FlushKind::Flush,
+            kind: match op.size {
+                1..5 => FlushKind::Everything,
+                _ => FlushKind::Flush,
+            },
             address,
         },
         _ => Event::Flush {

@@ -6,15 +6,20 @@ use crate::account::Counters;
 use crate::coherent::{FlushKind, Kind, Storage};
 use crate::config::*;
 use crate::fixture;
+use crate::memory::view_of;
 
 const PAGE: &str = include_str!("../../../../book/src/reference/scenes.md");
 
 /// The heading of the scenes in which nodes answer the home of a line.
 const THROUGH_HOME: &str = "## Nodes answer the home";
 
+/// The heading of the scenes of kernels' memory without coherence.
+const INCOHERENT: &str = "## Without coherence";
+
 /// Three nodes of two CPUs. Each price is another number, and no sum of few is a sum of others.
-fn config(through_home: bool) -> SimConfig {
+fn config(through_home: bool, coherence: Coherence) -> SimConfig {
     let mut config = fixture::config(3, 2);
+    config.coherence = coherence;
     for node in &mut config.nodes {
         node.latency = Latencies {
             l1: 4,
@@ -43,6 +48,7 @@ fn config(through_home: bool) -> SimConfig {
 struct Scene<'a> {
     line: &'a str,
     through_home: bool,
+    coherence: Coherence,
     home: &'a str,
     accesses: &'a str,
     messages: &'a str,
@@ -50,10 +56,13 @@ struct Scene<'a> {
 }
 
 fn scenes() -> Vec<Scene<'static>> {
-    let mut through_home = false;
+    let (mut through_home, mut coherence) = (false, Coherence::Coherent);
     let mut scenes = Vec::new();
     for line in PAGE.lines() {
         through_home |= line == THROUGH_HOME;
+        if line == INCOHERENT {
+            coherence = Coherence::Incoherent;
+        }
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         if let ["", _, home, accesses, messages, cycles, ""] = cells[..]
             && accesses.starts_with('`')
@@ -61,6 +70,7 @@ fn scenes() -> Vec<Scene<'static>> {
             scenes.push(Scene {
                 line,
                 through_home,
+                coherence,
                 home,
                 accesses: accesses.trim_matches('`'),
                 messages,
@@ -72,10 +82,13 @@ fn scenes() -> Vec<Scene<'static>> {
 }
 
 /// Carries out an access such as `0.1r`, and gives its cycles, node and CPU.
-fn access(pair: &mut Pair<'_>, text: &str, line: u64) -> (u64, usize, usize) {
+fn access(pair: &mut Pair<'_>, text: &str, mut line: u64) -> (u64, usize, usize) {
     let (place, what) = text.split_at(text.len() - 1);
     let (node, cpu) = place.split_once('.').unwrap_or((place, "0"));
     let (node, cpu) = (node.parse().unwrap(), cpu.parse().unwrap());
+    if pair.config.coherence == Coherence::Incoherent {
+        line = view_of(node, line);
+    }
     let cycles = match what {
         "r" => pair.access_by(node, cpu, Kind::Load, line),
         "w" => pair.access_by(node, cpu, Kind::Store, line),
@@ -83,6 +96,7 @@ fn access(pair: &mut Pair<'_>, text: &str, line: u64) -> (u64, usize, usize) {
         "i" => pair.access_by(node, cpu, Kind::Fetch, line),
         "f" => pair.flush_by(node, cpu, FlushKind::Flush, line),
         "c" => pair.flush_by(node, cpu, FlushKind::Clean, line),
+        "a" => pair.flush_by(node, cpu, FlushKind::Everything, line),
         _ => panic!("no access: {text}"),
     };
     (cycles, node, cpu)
@@ -139,7 +153,7 @@ fn scenes_of_the_book_have_its_messages_and_times() {
     assert!(scenes.len() >= 60, "{} scenes", scenes.len());
     let mut wrong = Vec::new();
     for scene in &scenes {
-        let config = config(scene.through_home);
+        let config = config(scene.through_home, scene.coherence);
         let storage = Storage::new(&config);
         let mut pair = Pair::new(&config, &storage);
         let line = match scene.home {

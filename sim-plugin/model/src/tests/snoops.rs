@@ -144,7 +144,7 @@ fn the_only_reader_becomes_writer_without_asking() {
 fn a_flush_writes_back_exactly_once_if_dirty() {
     two(|pair, line| {
         let latency = pair.latency(0);
-        for flush in [FlushKind::Flush, FlushKind::Clean] {
+        for flush in [FlushKind::Flush, FlushKind::Clean, FlushKind::Everything] {
             // Dirty.
             pair.store(0, line);
             let counts = pair.during(0, |pair| {
@@ -155,7 +155,7 @@ fn a_flush_writes_back_exactly_once_if_dirty() {
             assert_eq!(counts.bi_snp, 0);
             // Afterwards it is gone, or it is there and clean.
             let expected = match flush {
-                FlushKind::Flush => latency.remote,
+                FlushKind::Flush | FlushKind::Everything => latency.remote,
                 FlushKind::Clean => latency.l1,
             };
             assert_eq!(pair.load(0, line), expected);

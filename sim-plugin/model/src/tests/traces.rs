@@ -14,7 +14,11 @@ fn event() -> impl Strategy<Value = Event> {
         Just(Kind::Store),
         Just(Kind::Rmw),
     ];
-    let flush = prop_oneof![Just(FlushKind::Flush), Just(FlushKind::Clean)];
+    let flush = prop_oneof![
+        Just(FlushKind::Flush),
+        Just(FlushKind::Clean),
+        Just(FlushKind::Everything),
+    ];
     let address = prop_oneof![any::<u64>(), 0..1u64 << 40, Just(u64::MAX)];
     let size = prop_oneof![(0..8u32).prop_map(|n| 1 << n), any::<u64>()];
     prop_oneof![

@@ -11,11 +11,16 @@ use dyad_launcher::config::Sim;
 use dyad_launcher::error::Error;
 use dyad_launcher::launch;
 
-/// Runs that are recorded: program, arguments, settings. Small caches evict more.
-const RUNS: &[(&str, &str, &str)] = &[
-    ("sim-sharing", "--lines 32 --rounds 2 --evict 1", SMALL),
-    ("npb", "--class S", ""),
-    ("hop", "", SMALL),
+/// Runs that are recorded: program, arguments, settings, whether caches are coherent. Small caches evict more.
+const RUNS: &[(&str, &str, &str, bool)] = &[
+    (
+        "sim-sharing",
+        "--lines 32 --rounds 2 --evict 1",
+        SMALL,
+        true,
+    ),
+    ("npb", "--class S", "", true),
+    ("hop", "", SMALL, false),
 ];
 const SMALL: &str = "l1.size=4K l1.ways=2 l2.size=16K l2.ways=4 l3.size=128K l3.ways=8";
 
@@ -25,12 +30,13 @@ const CXL: u64 = 256 << 20;
 
 pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(), Error> {
     let runs = if cx.quick { &RUNS[..1] } else { RUNS };
-    for (i, &(app, args, settings)) in runs.iter().enumerate() {
+    for (i, &(app, args, settings, coherent)) in runs.iter().enumerate() {
         let mut sim = Err(Error::Run("the run was not configured".into()));
         let report = cx.run(Sim::Cache, app, args, |c| {
             c.setup.set.push(super::settings(settings));
             c.setup.order = Order::Strict { seed: i as u64 + 1 };
             c.memory_trace = true;
+            c.coherent = coherent;
             (c.mem_local, c.mem_cxl) = (LOCAL, CXL);
             sim = c.simulation();
         })?;
