@@ -24,7 +24,7 @@ use dyad_abi::marker::{Decoded, Marker, MarkerOp, decode};
 use dyad_abi::service::{self, program};
 use dyad_abi::user::{HEAP_BASE, HEAP_END, thread_at};
 use dyad_sim_model::account;
-use dyad_sim_model::coherent::Core;
+use dyad_sim_model::coherent::{Core, Releases};
 use dyad_sim_model::config::{Coherence, Level, SimConfig};
 use dyad_sim_model::memory::{Memory, line_of, view_of};
 use dyad_sim_model::report::{
@@ -48,6 +48,11 @@ const LINES_PER_PAGE: u32 = 64;
 /// Lines of code in no memory (a ROM) are numbered by their virtual address, beyond all memory that
 /// a machine of its own has and below the pools.
 const ROM_LINES: u64 = 1 << 27;
+
+/// The time of a CPU, in picoseconds.
+fn now(cpu: u32) -> u64 {
+    clock::get().map_or(0, |clock| clock.reading(cpu, 0).0)
+}
 
 /// What does not change while the machine runs.
 pub struct Setup {
@@ -287,7 +292,12 @@ impl Setup {
 
     /// A CPU's caches.
     pub fn core(&'static self, cpu: usize) -> Core<'static> {
-        self.areas.core(&self.config, self.node, cpu, self.words)
+        let mut core = self.areas.core(&self.config, self.node, cpu, self.words);
+        if self.cycle_ps() != 0 {
+            let times = self.areas.releases(self.words);
+            core.heed_releases(Releases::new(times, now, cpu as u32, self.cycle_ps()));
+        }
+        core
     }
 
     /// Who watches a CPU.

@@ -103,6 +103,8 @@ counters! {
     link_cycles,
     /// Cycles waited for snoops and write-backs.
     snoop_cycles,
+    /// Cycles waited until the time at which another CPU had written what an access takes.
+    release_cycles,
 }
 
 impl Add for Counters {
@@ -196,6 +198,7 @@ impl Counters {
             + self.forward_cycles
             + self.link_cycles
             + self.snoop_cycles
+            + self.release_cycles
     }
 }
 
@@ -250,6 +253,7 @@ pub const fn breakdown(
         forward: counts.forward_cycles * ps,
         link: counts.link_cycles * ps,
         snoop: counts.snoop_cycles * ps,
+        release: counts.release_cycles * ps,
         ipi: waits.ipi,
         msg_wait: 0,
         idle: waits.idle,
@@ -305,9 +309,10 @@ mod tests {
         let timing = breakdown(Level::Timing, &node, &counts, waits);
         assert_eq!(timing.total(), outside + cycles * node.cycle_ps);
         assert!(timing.values().iter().enumerate().all(|(i, &part)| {
-            // No near memory is in the pattern, the link has no price of its own, and waits for messages are told
-            // apart later; all else takes time.
-            (part == 0) == matches!(Breakdown::NAMES[i], "mem_local" | "link" | "msg_wait")
+            // No near memory is in the pattern, the link has no price of its own, CPUs have no times of their own, and
+            // waits for messages are told apart later; all else takes time.
+            let none = ["mem_local", "link", "release", "msg_wait"];
+            (part == 0) == none.contains(&Breakdown::NAMES[i])
         }));
         // What is not fed back takes none.
         for level in [Level::Count, Level::Cache] {

@@ -147,6 +147,16 @@ impl Memory {
         (self.fused * self.views) as usize
     }
 
+    /// Number of fused lines.
+    pub fn fused_lines(&self) -> usize {
+        self.fused as usize
+    }
+
+    /// Whether a place in the directory is that of a line in the view of all nodes.
+    pub fn is_common(&self, index: usize) -> bool {
+        (index as u64) < self.fused
+    }
+
     fn pool(&self, line: u64) -> Option<&PoolLines> {
         let line = line & PHYSICAL_MASK;
         self.pools

@@ -135,6 +135,8 @@ sums! {
         link,
         /// Messages of the coherence protocol where they are answered, and write-backs.
         snoop,
+        /// Until the time at which another CPU had written what an access takes.
+        release,
         /// Doorbells.
         ipi,
         /// Waiting for messages, halted or not, while there is nothing else to do.
@@ -584,7 +586,7 @@ mod tests {
         };
         assert_eq!(Breakdown::NAMES.first(), Some(&"inst"));
         assert_eq!(Breakdown::NAMES.last(), Some(&"idle"));
-        assert_eq!((b.values()[0], b.values()[11], b.total()), (1, 9, 10));
+        assert_eq!((b.values()[0], b.values()[12], b.total()), (1, 9, 10));
         let (counters, breakdown, time) = full().sum();
         assert_eq!((counters.bi_snp, breakdown.total(), time), (4, 5, 3));
     }

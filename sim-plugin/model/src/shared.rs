@@ -4,6 +4,7 @@
 //! |---|---|
 //! | 0 | the directory: a word for each view of each fused line |
 //! | after it | the words of [`crate::disturb`] |
+//! | after them, at level timing | the time of each fused line, see [`crate::coherent::Releases`] |
 //! | after them | the last levels that more than one CPU uses: one per node, or one for all |
 
 use std::ops::Range;
@@ -11,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 
 use crate::cache::Cache;
 use crate::coherent::{Core, Shared};
-use crate::config::{MemoryModel, SimConfig};
+use crate::config::{Level, MemoryModel, SimConfig};
 use crate::disturb::Disturbed;
 use crate::last::{LastLevel, SharedCache};
 use crate::memory::Memory;
@@ -24,6 +25,7 @@ const PAGE_WORDS: usize = 512;
 pub struct Areas {
     directory: Range<usize>,
     disturbed: Range<usize>,
+    releases: Range<usize>,
     /// By node; one for all nodes that share it. Empty if its only CPU keeps it for itself.
     last: Vec<Range<usize>>,
 }
@@ -32,11 +34,19 @@ impl Areas {
     /// The areas of a system.
     pub fn new(config: &SimConfig) -> Areas {
         let one = config.model == MemoryModel::FullyShared;
-        let mut end = Memory::new(config, 0).words();
+        let memory = Memory::new(config, 0);
+        let mut end = memory.words();
         let directory = 0..end;
         let start = end.next_multiple_of(PAGE_WORDS);
         end = start + Disturbed::words(config);
         let disturbed = start..end;
+        let lines = match config.level {
+            Level::Timing => memory.fused_lines(),
+            Level::Count | Level::Cache => 0,
+        };
+        let start = end.next_multiple_of(PAGE_WORDS);
+        end = start + lines;
+        let releases = start..end;
         let levels = if one { 1 } else { config.nodes.len() };
         let last = config.nodes[..levels]
             .iter()
@@ -53,6 +63,7 @@ impl Areas {
         Areas {
             directory,
             disturbed,
+            releases,
             last,
         }
     }
@@ -62,11 +73,16 @@ impl Areas {
         self.directory.clone()
     }
 
+    /// The times of all lines, of the words that all share.
+    pub fn releases<'a>(&self, words: &'a [AtomicU64]) -> &'a [AtomicU64] {
+        &words[self.releases.clone()]
+    }
+
     /// Words of all of them together.
     pub fn words(&self) -> usize {
         self.last
             .last()
-            .map_or(self.disturbed.end, |last| last.end.max(self.disturbed.end))
+            .map_or(self.releases.end, |last| last.end.max(self.releases.end))
     }
 
     /// A CPU of a node. `words` is what all share; at first it is zero.

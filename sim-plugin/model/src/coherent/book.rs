@@ -28,6 +28,13 @@ impl Core<'_> {
         cycles
     }
 
+    /// Waits until a line has been written that an access brings in.
+    pub(super) fn book_release(&mut self, index: usize) -> u64 {
+        let cycles = self.releases.map_or(0, |releases| releases.wait(index));
+        self.counts.release_cycles += cycles;
+        cycles
+    }
+
     fn book_link(&mut self, cycles: u64) -> u64 {
         self.counts.link_cycles += cycles;
         cycles

@@ -17,7 +17,16 @@ impl Core<'_> {
             let step = good.then(|| word.evict(me)).flatten()?;
             Some((step, ()))
         });
-        taken.map(|(_, step, ())| step)
+        let step = taken.map(|(_, step, ())| step)?;
+        self.written_back(place.index, step);
+        Some(step)
+    }
+
+    /// Where a node has a line for itself, others see what it writes back.
+    fn written_back(&self, index: usize, step: Step) {
+        if step.writeback && !self.memory.is_common(index) {
+            self.written(index, 0);
+        }
     }
 
     /// The last level has evicted a copy.
@@ -82,6 +91,7 @@ impl Core<'_> {
         }
         match taken {
             Some((before, step, ())) => {
+                self.written_back(index, step);
                 self.book_flush(before, step, line) + self.book_drop(step, false)
             }
             None => 0,

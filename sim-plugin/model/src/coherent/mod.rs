@@ -21,8 +21,10 @@
 mod book;
 mod leave;
 mod paths;
+mod release;
 mod system;
 
+pub use release::Releases;
 pub use system::{Storage, System};
 
 use std::sync::atomic::AtomicU64;
@@ -134,6 +136,7 @@ pub struct Core<'a> {
     snoop: SnoopCosts,
     paths: Paths,
     memory: Memory,
+    releases: Option<Releases<'a>>,
 }
 
 impl<'a> Core<'a> {
@@ -174,7 +177,13 @@ impl<'a> Core<'a> {
             snoop: shape.snoop,
             paths: Paths::new(config, node),
             counts: Counters::default(),
+            releases: None,
         }
+    }
+
+    /// Accesses wait for the times at which others have written what they take.
+    pub fn heed_releases(&mut self, releases: Releases<'a>) {
+        self.releases = Some(releases);
     }
 
     /// Counters, without those that the driver of the model counts.
@@ -379,7 +388,7 @@ impl<'a> Core<'a> {
                 return cycles;
             }
         }
-        self.fused(kind, line, word)
+        self.fused(kind, line, index, word)
     }
 
     /// Reads in advance what a miss is going to change, while the host waits for memory anyway. A locked
@@ -477,7 +486,7 @@ impl<'a> Core<'a> {
         }
     }
 
-    fn fused(&mut self, kind: Kind, line: u64, word: &AtomicU64) -> u64 {
+    fn fused(&mut self, kind: Kind, line: u64, index: usize, word: &AtomicU64) -> u64 {
         let me = self.me;
         let taken = self.change(line, word, |this, word| {
             let own = word.shared_by(me.node);
@@ -493,7 +502,9 @@ impl<'a> Core<'a> {
         let Some((before, step, found)) = taken else {
             return 0; // Every word has a next step.
         };
-        let mut cycles = self.book_snoops(kind, before, step, found, line);
+        let comes = found == Found::Nowhere || step.forward || !before.shared_by(me.node);
+        let mut cycles = if comes { self.book_release(index) } else { 0 };
+        cycles += self.book_snoops(kind, before, step, found, line);
         if step.forward && found != Found::L3 {
             cycles += self.book_forward(kind, found, line);
         } else {
@@ -535,7 +546,17 @@ impl<'a> Core<'a> {
             }
         }
         self.fill_first(kind, new, identity(true));
+        if kind.writes() && self.memory.is_common(index) {
+            self.written(index, cycles);
+        }
         cycles
+    }
+
+    /// A line is written, for all nodes to see, when this many cycles have passed.
+    fn written(&self, index: usize, cycles: u64) {
+        if let Some(releases) = self.releases {
+            releases.written(index, cycles);
+        }
     }
 
     /// Puts a line into the last level. Returns what removing another costs.

@@ -28,6 +28,11 @@ impl Storage {
         &self.words[self.areas.directory()]
     }
 
+    /// The times of all lines, at level timing.
+    pub fn releases(&self) -> &[AtomicU64] {
+        self.areas.releases(&self.words)
+    }
+
     /// A CPU of a node.
     pub fn core(&self, config: &SimConfig, node: usize, cpu: usize) -> Core<'_> {
         self.areas.core(config, node, cpu, &self.words)
@@ -60,7 +65,7 @@ impl Names {
         }
         // Bits above those of lines make names different; they are in other places of a memo too.
         let alias = self.state >> 40 & 3;
-        (Name(line ^ self.salt ^ (alias * ((1 << 36) | 5))), changed)
+        (Name(line ^ self.salt ^ (alias * ((1 << 39) | 5))), changed)
     }
 }
 

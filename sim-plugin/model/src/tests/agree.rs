@@ -234,7 +234,9 @@ fn everything_happens() {
         let ops = ops().new_tree(&mut runner).unwrap().current();
         sum += run(&config, &ops);
     }
-    for (name, value) in sum.values().filter(|&(name, _)| name != "instructions") {
+    // The driver of the model counts instructions, and here CPUs have no times.
+    let others = ["instructions", "release_cycles"];
+    for (name, value) in sum.values().filter(|(name, _)| !others.contains(name)) {
         assert!(value > 100, "{name}: {value}");
     }
 }

@@ -384,6 +384,7 @@ fn in_cycles(b: Breakdown, cycle_ps: u64) -> Breakdown {
         forward: c(b.forward),
         link: c(b.link),
         snoop: c(b.snoop),
+        release: c(b.release),
         ipi: c(b.ipi),
         msg_wait: c(b.msg_wait),
         idle: c(b.idle),

@@ -8,7 +8,7 @@ use dyad_sim_model::report::{Breakdown, ClockReport};
 use super::outcome::{NodeOutcome, Outcome, Part};
 
 /// Names of the parts of a breakdown, in its order.
-const CATEGORIES: [&str; 12] = [
+const CATEGORIES: [&str; 13] = [
     "INST",
     "L1",
     "L2",
@@ -18,13 +18,14 @@ const CATEGORIES: [&str; 12] = [
     "FORWARD",
     "LINK",
     "SNOOP",
+    "RELEASE",
     "IPI",
     "MSG_WAIT",
     "IDLE",
 ];
 
 /// Those of them that are of caches.
-const OF_CACHES: std::ops::RangeInclusive<usize> = 1..=8;
+const OF_CACHES: std::ops::RangeInclusive<usize> = 1..=9;
 
 /// Regions that get a table each; of more, a line per node has to do.
 const TABLES: usize = 4;
