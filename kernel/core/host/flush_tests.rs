@@ -147,7 +147,7 @@ fn no_flush_is_lost_that_is_asked_for_during_another() {
     assert!(steps > 1);
 }
 
-/// A CPU that has not taken all messages comes back for the others.
+/// A CPU that has not taken all messages, or all threads, comes back for the others.
 #[test]
 fn messages_are_all_taken() {
     let s = System::new(200);
@@ -174,15 +174,27 @@ fn messages_are_all_taken() {
             .load(Ordering::Relaxed)
             != 0
     };
-    let mut turns = 0;
-    while pending() {
-        messages::drain::<MockA64>();
-        turns += 1;
-    }
+    let drained = || {
+        let mut turns = 0;
+        while pending() {
+            messages::drain::<MockA64>();
+            turns += 1;
+        }
+        turns
+    };
+    let turns = drained();
     let mut inboxes = a.local().inboxes.borrow_mut();
     let next = inboxes[0].as_mut().map(|i| i.pop(a.node().words));
     assert!(
         matches!(next, Some(Ok(None))),
         "{sent} sent, {turns} turns: {next:?}"
     );
+    drop(inboxes);
+    // More than one turn takes, of one sender. No thread has these ids: nothing else sets a bit.
+    for id in 0..=dyad_ring::arrivals::BATCH as u64 {
+        inbox::announce::<MockX86>(a.node().id(), first, id).unwrap();
+    }
+    assert_eq!(drained(), 2, "turns");
+    let summary = inbox::arrivals(a.node().id(), first).summary;
+    assert_eq!(a.node().words.load(summary), 0);
 }
