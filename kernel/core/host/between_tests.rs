@@ -18,9 +18,9 @@ use crate::syscall::ops::space::{translate, unlink, unmap};
 use dyad_machine::capcache::CachedCap;
 use dyad_machine::platform::FaultKind;
 use dyad_object::endpoint::{Endpoints, Line};
-use dyad_object::find;
 use dyad_object::space::Region;
 use dyad_object::thread::Thread;
+use dyad_object::{find, linked};
 use dyad_space::mapping::{Driver, FastRows, NotMapped, SpaceCtx, page, resolve_fastpath};
 use dyad_space::shootdown;
 
@@ -346,6 +346,12 @@ fn lists_are_not_closed_while_a_thread_is_taken_off() {
                 !closed || ends.lines.iter().all(is_empty),
                 "{begun}, {steps}"
             );
+            // A list that stayed closed would lose all later news.
+            let is_open = |l: &Line| {
+                let first = l.events.load(Ordering::Relaxed);
+                first == 0 || linked(first).is_some()
+            };
+            assert!(closed || ends.lines.iter().all(is_open), "{begun}, {steps}");
             (came, closed)
         });
         assert_eq!(closed.len(), 2, "{begun}: it comes too late, and in time");
