@@ -3,7 +3,9 @@
 // Outcomes of in-kernel tests carry their text.
 #![allow(clippy::result_large_err)]
 
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
+use std::rc::Rc;
 
 use dyad_abi::cap::{
     CapIndex, CapType, ObjectKind, ReceiveOp, Rights, STOP_GRACE_NS, StopOutcome, Stopped,
@@ -12,16 +14,17 @@ use dyad_abi::cap::{
 use dyad_abi::{Error, Isa};
 use dyad_shm::frame::WeakRef;
 
+use super::race_tests::{Ends, at_each_step};
 use super::thread_tests::*;
 use super::travel_tests::{hears, traveller};
-use super::{Left, Machine, MockA64, MockX86, RESULTS, SP, pass_time, result};
+use super::{Left, Machine, MockA64, MockX86, RESULTS, SP, crash, pass_time, result};
 use crate::ktest::rig::Rig;
-use crate::syscall::entry;
+use crate::syscall::{entry, ops};
 use dyad_machine::Platform;
 use dyad_machine::platform::{FaultKind, UserFault};
 use dyad_object::component::Component;
-use dyad_object::find;
 use dyad_object::thread::{State, Thread, begun};
+use dyad_object::{find, ids};
 
 const PENDING: (u64, u64) = (0, StopOutcome::WhenItLeaves as u64);
 const STOPPED: (u64, u64) = (0, StopOutcome::Stopped as u64);
@@ -424,4 +427,33 @@ fn nowhere<P: Platform>() {
 fn a_thread_whose_component_is_gone_does_not_stay_in_the_service() {
     nowhere::<MockX86>();
     nowhere::<MockA64>();
+}
+
+/// A service asks for an invocation whose thread has stopped there, and the thread is resumed meanwhile: the invocation is
+/// over if the thread cannot go on, and only then.
+#[test]
+fn an_invocation_is_not_over_if_its_thread_is_resumed_meanwhile() {
+    let steps = at_each_step(|rig, steps| {
+        let (_, object, t) = Ends::new(rig).thread(rig, State::Stopped);
+        t.depth.store(1, Ordering::Relaxed);
+        t.set_begun(Isa::X86_64, begun::NOT);
+        ids::claim(rig.k.node, 9, object).unwrap();
+        let (k, resumed) = (rig.k, Rc::new(Cell::new(false)));
+        let is_resumed = resumed.clone();
+        let resume = move || {
+            let resume = ThreadOp::Resume as u64;
+            let done = ops::thread::dispatch::<MockX86>(&k, t, resume, [0; 5]);
+            is_resumed.set(done.is_ok());
+        };
+        let mut is_inside = Ok(0);
+        let came = crash::between(steps, resume, || {
+            is_inside = ops::inside::inside::<MockX86>(&rig.k, 9 << 8 | 1);
+        });
+        crash::now();
+        let wanted = u64::from(resumed.get());
+        assert_eq!(is_inside, Ok(wanted), "step {steps}");
+        ids::release(rig.k.node, 9, object);
+        came
+    });
+    assert!(steps > 1, "it makes hardly any steps");
 }
