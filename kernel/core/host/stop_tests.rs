@@ -23,6 +23,7 @@ use crate::syscall::{entry, ops};
 use dyad_machine::Platform;
 use dyad_machine::platform::{FaultKind, UserFault};
 use dyad_object::component::Component;
+use dyad_object::endpoint::Endpoints;
 use dyad_object::thread::{State, Thread, begun};
 use dyad_object::{find, ids};
 
@@ -112,6 +113,7 @@ fn leaves<P: Platform>() {
         assert_eq!(state(m, t), Some(State::Stopped));
         assert_eq!(t.depth.load(Ordering::Relaxed), 0);
         assert_eq!(stop::<P>(rig, m, cap), ALREADY);
+        assert_eq!(t.stop_asked(), None, "no request is left for a later call");
         // Nothing of the call is lost.
         assert_eq!(resume::<P>(rig, m, cap), (0, 0));
         assert_eq!(dispatch::<P>(rig, m, cap, 0), Left::User(ENTRY + 4));
@@ -280,6 +282,15 @@ fn a_stop_ends_the_waiting_of_a_service() {
         let left = dispatch::<MockX86>(rig, m, cap, 0);
         assert_eq!(left, Left::User(SERVICE + 4));
         assert_eq!(result::<MockX86>(t), (0, 0x55), "what has come is there");
+        // It waits again, and the request is withdrawn: no sender finds it there.
+        rig.k.local.captbl.set(rig_table(rig));
+        m.call::<MockX86>(t, receive, &[31, 1 << 50]);
+        assert_eq!(state(m, t), Some(State::Blocked));
+        assert_eq!(resume::<MockX86>(rig, m, cap), (0, 0));
+        let lines: &Endpoints = find(m.node(), object, Endpoints::KIND)?;
+        assert_eq!(lines.lines[31].waiter.load(Ordering::Relaxed), 0);
+        assert_eq!(stop::<MockX86>(rig, m, cap), PENDING);
+        dispatch::<MockX86>(rig, m, cap, 0);
         m.call::<MockX86>(t, 0, &[0; 4]);
         assert_eq!(state(m, t), Some(State::Stopped));
         Ok(None)
@@ -351,6 +362,7 @@ fn crossed(withdrawn: bool) {
         } else {
             assert_eq!(heard, None);
             assert_eq!(state(x, t), Some(State::Stopped));
+            assert_eq!(t.stop_asked(), None, "no request is left for a later call");
             assert_eq!(resume::<MockX86>(rx, x, cap), (0, 0));
         }
         assert_eq!(dispatch::<MockX86>(rx, x, cap, 0), Left::User(ENTRY + 4));
