@@ -9,8 +9,10 @@ use dyad_abi::cap::{RegionKind, TableAt, Woken};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, Result};
 use dyad_pgtbl::{Leaf, Level, Perms, Pte, PteSlot};
-use dyad_shm::frame::WeakRef;
+use dyad_retype::FrameType;
+use dyad_shm::frame::{FrameRef, WeakRef};
 
+use super::resolve_tests::{fault, with_region};
 use super::system::{PAIR, System, VA, cx, frame_cap, this};
 use super::{Machine, MockA64, MockX86, crash};
 use crate::run_loop::messages;
@@ -199,6 +201,44 @@ fn a_page_comes_or_its_table_goes() {
             assert!(seen.contains(&(true, false)), "{isa}, {short}: it comes");
             assert!(seen.contains(&(false, true)), "{isa}, {short}: it goes");
         }
+    }
+}
+
+/// Another CPU takes a table of a supply out, and does not give it back because a mapping has pinned it: the mapping is refused
+/// and gives the table back.
+#[test]
+fn a_table_that_goes_while_a_refused_mapping_pins_it_is_given_back() {
+    for isa in PAIR {
+        let seen = everywhere(|steps| {
+            let (s, space) = with_region(64, RegionKind::Anonymous, true);
+            let (m, other) = (s.x(), s.a());
+            fault(m, space, VA, FaultKind::Write).unwrap();
+            let c = cx(m);
+            let t = this(&c, space);
+            let table = at(&t, isa).1.table();
+            unmap(&t, isa, VA).unwrap();
+            let head = s.user(0).object.unwrap();
+            let known = CachedCap::of_block(t.cx, &frame_cap(head, 1)).unwrap();
+            let (block, pa) = known.page(head.frame.address(), 0);
+            let (unlinked, act) = meanwhile((m, other), move || {
+                let c = cx(other);
+                let t = this(&c, space);
+                let d = t.driver(isa).unwrap();
+                let place = d.find(VA, Level::L2).unwrap();
+                t.unlink(&d, &place, table).is_ok()
+            });
+            let mut mapped = None;
+            let came = crash::between(steps, act, || {
+                // Nothing has been in this entry yet.
+                let (va, perms) = (VA + PAGE_SIZE, Perms::READ | Perms::USER);
+                mapped = t.fast().map(isa, va, &block, pa, perms);
+            });
+            assert!(mapped.is_none() || !unlinked.get(), "step {steps}");
+            let word = s.word(FrameRef::of(table).unwrap());
+            let given_back = matches!(word.ty, FrameType::Untyped(_));
+            (came, (unlinked.get(), given_back))
+        });
+        assert!(seen.contains(&(true, true)), "{isa}: it is lost");
     }
 }
 
