@@ -153,6 +153,38 @@ fn a_page_that_is_unmapped_while_it_is_shown_does_not_stay() {
     }
 }
 
+/// A page that a fault has put there is unmapped while it is shown to the other ISA: whichever CPU drops the last reference
+/// gives the frame back.
+#[test]
+fn the_frame_of_a_page_that_is_unmapped_while_it_is_shown_is_given_back() {
+    for (isa, short) in PAIR.into_iter().flat_map(|i| [(i, true), (i, false)]) {
+        let seen = everywhere(|steps| {
+            let (s, space) = with_region(64, RegionKind::Anonymous, true);
+            let (m, owner) = (s.machines[isa.index()], s.machines[isa.other().index()]);
+            fault(owner, space, VA, FaultKind::Write).unwrap();
+            let c = cx(m);
+            let t = this(&c, space);
+            let pa = at(&t, isa.other()).2.unwrap().pa;
+            let is_at = |isa| at(&t, isa).2.is_some_and(|leaf| leaf.pa == pa);
+            if is_at(isa) {
+                unmap(&t, isa, VA).unwrap();
+                s.rounds();
+            }
+            let (gone, act) = meanwhile((m, owner), move || {
+                let c = cx(owner);
+                unmap(&this(&c, space), isa.other(), VA).is_ok()
+            });
+            let came = crash::between(steps, act, || _ = show(m, space, isa, short));
+            let is_mapped = is_at(isa) || is_at(isa.other());
+            let word = s.word(FrameRef::of(pa).unwrap());
+            let in_use = matches!(word.ty, FrameType::User(_));
+            assert_eq!(in_use, is_mapped, "{isa}, {short}, step {steps}");
+            (came, (gone.get(), in_use))
+        });
+        assert!(seen.contains(&(true, false)), "{isa}, {short}: {seen:?}");
+    }
+}
+
 /// Maps a page, or takes its table out.
 type Act = fn(&SpaceCtx<'_>, Isa, WeakRef, bool) -> bool;
 
