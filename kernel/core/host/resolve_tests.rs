@@ -471,23 +471,27 @@ fn of_two_who_exchange_a_word_one_is_first() {
     assert_eq!(change(VA + 8, 2 * TURNS), Err(Error::BadAddress));
 }
 
+/// A machine's first CPU, on a machine whose caches are not coherent. `None`: this host cannot flush lines.
+pub(super) fn incoherent(m: Machine) -> Option<KernelCtx> {
+    let plain = cx(m);
+    let words = Words::incoherent(plain.node.map).ok()?;
+    let words = Box::leak(Box::new(words));
+    let node = Node::new(plain.node.params.clone(), words).unwrap();
+    Some(KernelCtx {
+        node: Box::leak(Box::new(node)),
+        local: plain.local,
+    })
+}
+
 /// Where caches are not coherent, leaves have accessed and dirty preset, and what others may hold
 /// copies of is in the log before it is stamped.
 #[test]
 fn without_coherent_caches_entries_are_preset_and_changes_are_logged() {
     let (s, space) = with_region(64, RegionKind::Anonymous, true);
-    let plain = cx(s.x());
-    let Ok(words) = Words::incoherent(plain.node.map) else {
+    let Some(c) = incoherent(s.x()) else {
         return; // This host cannot flush lines.
     };
-    let words = Box::leak(Box::new(words));
-    let node: &'static Node = Box::leak(Box::new(
-        Node::new(plain.node.params.clone(), words).unwrap(),
-    ));
-    let c = KernelCtx {
-        node,
-        local: plain.local,
-    };
+    let node = c.node;
     let log = LogWriter::attach(c.epochs(), node.id(), c.cpu());
     *c.local.log.borrow_mut() = Some(log);
     resolve::<MockX86>(&c, space, VA, Write).unwrap();
