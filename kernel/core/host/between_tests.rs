@@ -9,8 +9,10 @@ use dyad_abi::cap::{RegionKind, TableAt, Woken};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, Isa, Result};
 use dyad_pgtbl::{Leaf, Level, Perms, Pte, PteSlot};
-use dyad_shm::frame::WeakRef;
+use dyad_retype::FrameType;
+use dyad_shm::frame::{FrameRef, WeakRef};
 
+use super::resolve_tests::{fault, with_region};
 use super::system::{PAIR, System, VA, cx, frame_cap, this};
 use super::{Machine, MockA64, MockX86, crash};
 use crate::run_loop::messages;
@@ -18,9 +20,9 @@ use crate::syscall::ops::space::{translate, unlink, unmap};
 use dyad_machine::capcache::CachedCap;
 use dyad_machine::platform::FaultKind;
 use dyad_object::endpoint::{Endpoints, Line};
-use dyad_object::find;
 use dyad_object::space::Region;
 use dyad_object::thread::Thread;
+use dyad_object::{find, linked};
 use dyad_space::mapping::{Driver, FastRows, NotMapped, SpaceCtx, page, resolve_fastpath};
 use dyad_space::shootdown;
 
@@ -151,6 +153,38 @@ fn a_page_that_is_unmapped_while_it_is_shown_does_not_stay() {
     }
 }
 
+/// A page that a fault has put there is unmapped while it is shown to the other ISA: whichever CPU drops the last reference
+/// gives the frame back.
+#[test]
+fn the_frame_of_a_page_that_is_unmapped_while_it_is_shown_is_given_back() {
+    for (isa, short) in PAIR.into_iter().flat_map(|i| [(i, true), (i, false)]) {
+        let seen = everywhere(|steps| {
+            let (s, space) = with_region(64, RegionKind::Anonymous, true);
+            let (m, owner) = (s.machines[isa.index()], s.machines[isa.other().index()]);
+            fault(owner, space, VA, FaultKind::Write).unwrap();
+            let c = cx(m);
+            let t = this(&c, space);
+            let pa = at(&t, isa.other()).2.unwrap().pa;
+            let is_at = |isa| at(&t, isa).2.is_some_and(|leaf| leaf.pa == pa);
+            if is_at(isa) {
+                unmap(&t, isa, VA).unwrap();
+                s.rounds();
+            }
+            let (gone, act) = meanwhile((m, owner), move || {
+                let c = cx(owner);
+                unmap(&this(&c, space), isa.other(), VA).is_ok()
+            });
+            let came = crash::between(steps, act, || _ = show(m, space, isa, short));
+            let is_mapped = is_at(isa) || is_at(isa.other());
+            let word = s.word(FrameRef::of(pa).unwrap());
+            let in_use = matches!(word.ty, FrameType::User(_));
+            assert_eq!(in_use, is_mapped, "{isa}, {short}, step {steps}");
+            (came, (gone.get(), in_use))
+        });
+        assert!(seen.contains(&(true, false)), "{isa}, {short}: {seen:?}");
+    }
+}
+
 /// Maps a page, or takes its table out.
 type Act = fn(&SpaceCtx<'_>, Isa, WeakRef, bool) -> bool;
 
@@ -199,6 +233,44 @@ fn a_page_comes_or_its_table_goes() {
             assert!(seen.contains(&(true, false)), "{isa}, {short}: it comes");
             assert!(seen.contains(&(false, true)), "{isa}, {short}: it goes");
         }
+    }
+}
+
+/// Another CPU takes a table of a supply out, and does not give it back because a mapping has pinned it: the mapping is refused
+/// and gives the table back.
+#[test]
+fn a_table_that_goes_while_a_refused_mapping_pins_it_is_given_back() {
+    for isa in PAIR {
+        let seen = everywhere(|steps| {
+            let (s, space) = with_region(64, RegionKind::Anonymous, true);
+            let (m, other) = (s.x(), s.a());
+            fault(m, space, VA, FaultKind::Write).unwrap();
+            let c = cx(m);
+            let t = this(&c, space);
+            let table = at(&t, isa).1.table();
+            unmap(&t, isa, VA).unwrap();
+            let head = s.user(0).object.unwrap();
+            let known = CachedCap::of_block(t.cx, &frame_cap(head, 1)).unwrap();
+            let (block, pa) = known.page(head.frame.address(), 0);
+            let (unlinked, act) = meanwhile((m, other), move || {
+                let c = cx(other);
+                let t = this(&c, space);
+                let d = t.driver(isa).unwrap();
+                let place = d.find(VA, Level::L2).unwrap();
+                t.unlink(&d, &place, table).is_ok()
+            });
+            let mut mapped = None;
+            let came = crash::between(steps, act, || {
+                // Nothing has been in this entry yet.
+                let (va, perms) = (VA + PAGE_SIZE, Perms::READ | Perms::USER);
+                mapped = t.fast().map(isa, va, &block, pa, perms);
+            });
+            assert!(mapped.is_none() || !unlinked.get(), "step {steps}");
+            let word = s.word(FrameRef::of(table).unwrap());
+            let given_back = matches!(word.ty, FrameType::Untyped(_));
+            (came, (unlinked.get(), given_back))
+        });
+        assert!(seen.contains(&(true, true)), "{isa}: it is lost");
     }
 }
 
@@ -346,6 +418,12 @@ fn lists_are_not_closed_while_a_thread_is_taken_off() {
                 !closed || ends.lines.iter().all(is_empty),
                 "{begun}, {steps}"
             );
+            // A list that stayed closed would lose all later news.
+            let is_open = |l: &Line| {
+                let first = l.events.load(Ordering::Relaxed);
+                first == 0 || linked(first).is_some()
+            };
+            assert!(closed || ends.lines.iter().all(is_open), "{begun}, {steps}");
             (came, closed)
         });
         assert_eq!(closed.len(), 2, "{begun}: it comes too late, and in time");

@@ -1,12 +1,15 @@
 //! Shootdowns: what CPUs ask each other to flush. Messages between them.
 
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
 use dyad_abi::Error;
 
+use super::resolve_tests::incoherent;
 use super::system::{System, cpu, cx, this};
 use super::{Did, MockA64, MockX86, crash};
 use crate::run_loop::messages;
+use crate::sched::quiet;
 use dyad_machine::inbox;
 use dyad_space::shootdown;
 
@@ -147,7 +150,7 @@ fn no_flush_is_lost_that_is_asked_for_during_another() {
     assert!(steps > 1);
 }
 
-/// A CPU that has not taken all messages comes back for the others.
+/// A CPU that has not taken all messages, or all threads, comes back for the others.
 #[test]
 fn messages_are_all_taken() {
     let s = System::new(200);
@@ -174,15 +177,50 @@ fn messages_are_all_taken() {
             .load(Ordering::Relaxed)
             != 0
     };
-    let mut turns = 0;
-    while pending() {
-        messages::drain::<MockA64>();
-        turns += 1;
-    }
+    let drained = || {
+        let mut turns = 0;
+        while pending() {
+            messages::drain::<MockA64>();
+            turns += 1;
+        }
+        turns
+    };
+    let turns = drained();
     let mut inboxes = a.local().inboxes.borrow_mut();
     let next = inboxes[0].as_mut().map(|i| i.pop(a.node().words));
     assert!(
         matches!(next, Some(Ok(None))),
         "{sent} sent, {turns} turns: {next:?}"
     );
+    drop(inboxes);
+    // More than one turn takes, of one sender. No thread has these ids: nothing else sets a bit.
+    for id in 0..=dyad_ring::arrivals::BATCH as u64 {
+        inbox::announce::<MockX86>(a.node().id(), first, id).unwrap();
+    }
+    assert_eq!(drained(), 2, "turns");
+}
+
+/// A CPU that finds work before all of its caches are dropped drops all of them when it next falls asleep: it may have used
+/// shared words meanwhile.
+#[test]
+fn a_cpu_that_does_not_fall_asleep_begins_anew_the_next_time() {
+    let s = System::new(120);
+    let Some(c) = incoherent(s.x()) else {
+        return; // This host cannot flush lines.
+    };
+    quiet::attach(&c);
+    quiet::join::<MockX86>(&c).unwrap();
+    // How often it looks for work until it sleeps, or until it has looked `most` times.
+    let looks = |most| {
+        let seen = Cell::new(0);
+        let work = || seen.replace(seen.get() + 1) == most;
+        let sleeps = quiet::sleep::<MockX86>(&c, work);
+        quiet::wake(&c);
+        (sleeps, seen.get())
+    };
+    let (sleeps, whole) = looks(u32::MAX);
+    assert!(sleeps && whole > 4, "{sleeps}, {whole}");
+    assert!(!looks(whole / 2).0);
+    assert_eq!(looks(u32::MAX), (true, whole));
+    *c.local.log.borrow_mut() = None;
 }

@@ -42,7 +42,7 @@ use dyad_space::resolve::resolve;
 /// More steps than any of these operations makes, in parts of eight.
 const ENOUGH: u32 = 4000;
 /// The endpoint where threads wait.
-const AT: u64 = 20;
+pub(super) const AT: u64 = 20;
 
 /// Runs a test in which another CPU interferes before step 0, 1, 2 ... until the test says that it was over before.
 /// Steps are changes of shared words, and looks at them.

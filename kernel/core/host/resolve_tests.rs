@@ -11,7 +11,7 @@ use dyad_abi::{Error, Isa};
 use dyad_pgtbl::{Level, Perms};
 use dyad_quiesce::{DirtyEntry, LogWriter};
 use dyad_retype::{FrameType, Use};
-use dyad_shm::frame::WeakRef;
+use dyad_shm::frame::{FrameRef, WeakRef};
 
 use super::system::{PAIR, System, VA, cx, frame, frame_cap, memory_cap, this};
 use super::{Did, Machine, MockA64, MockX86};
@@ -22,7 +22,7 @@ use dyad_machine::platform::FaultKind::{self, Execute, Read, Write};
 use dyad_machine::platform::Interrupt;
 use dyad_object::memory::Words;
 use dyad_object::node::Node;
-use dyad_object::space::Region;
+use dyad_object::space::{Region, Supply};
 use dyad_space::copy::{MAX_COPY, copy_in, copy_out, exchange};
 use dyad_space::resolve::{Outcome, resolve};
 
@@ -471,23 +471,27 @@ fn of_two_who_exchange_a_word_one_is_first() {
     assert_eq!(change(VA + 8, 2 * TURNS), Err(Error::BadAddress));
 }
 
+/// A machine's first CPU, on a machine whose caches are not coherent. `None`: this host cannot flush lines.
+pub(super) fn incoherent(m: Machine) -> Option<KernelCtx> {
+    let plain = cx(m);
+    let words = Words::incoherent(plain.node.map).ok()?;
+    let words = Box::leak(Box::new(words));
+    let node = Node::new(plain.node.params.clone(), words).unwrap();
+    Some(KernelCtx {
+        node: Box::leak(Box::new(node)),
+        local: plain.local,
+    })
+}
+
 /// Where caches are not coherent, leaves have accessed and dirty preset, and what others may hold
 /// copies of is in the log before it is stamped.
 #[test]
 fn without_coherent_caches_entries_are_preset_and_changes_are_logged() {
     let (s, space) = with_region(64, RegionKind::Anonymous, true);
-    let plain = cx(s.x());
-    let Ok(words) = Words::incoherent(plain.node.map) else {
+    let Some(c) = incoherent(s.x()) else {
         return; // This host cannot flush lines.
     };
-    let words = Box::leak(Box::new(words));
-    let node = Box::leak(Box::new(
-        Node::new(plain.node.params.clone(), words).unwrap(),
-    ));
-    let c = KernelCtx {
-        node,
-        local: plain.local,
-    };
+    let node = c.node;
     let log = LogWriter::attach(c.epochs(), node.id(), c.cpu());
     *c.local.log.borrow_mut() = Some(log);
     resolve::<MockX86>(&c, space, VA, Write).unwrap();
@@ -497,31 +501,49 @@ fn without_coherent_caches_entries_are_preset_and_changes_are_logged() {
         assert_eq!(harvest(&t, isa, VA), Ok(3), "nothing is cleared");
     }
     let pa = translate(&t, Isa::X86_64, VA).unwrap() & TRANSLATE_PA;
-    let logged = |what: DirtyEntry| {
-        let (at, _) = what.range();
+    let log_words = || {
         let log = dyad_shm::PoolId::Cxl
             .base()
             .add(dyad_shm::superblock::QUIESCE_OFFSET)
             .add(core::mem::offset_of!(dyad_shm::quiesce::QuiesceArea, logs) as u64);
         let entries = core::mem::offset_of!(dyad_shm::quiesce::FlushLog, entries) as u64;
-        (0..dyad_shm::quiesce::LOG_ENTRIES as u64).any(|i| {
-            let word = super::word(node, log.add(entries + i * 8));
-            let kind = match what {
-                DirtyEntry::Line(_) => 1,
-                DirtyEntry::Table(_) => 2,
-                DirtyEntry::User(_) => 3,
-                DirtyEntry::Object(_) => 4,
-                DirtyEntry::LargeUser(_) => 5,
-            };
-            word.load(core::sync::atomic::Ordering::Relaxed) == at.0 | kind
-        })
+        (0..dyad_shm::quiesce::LOG_ENTRIES as u64)
+            .map(move |i| super::word(node, log.add(entries + i * 8)))
+    };
+    let logged = |what: DirtyEntry| {
+        let (at, _) = what.range();
+        let kind = match what {
+            DirtyEntry::Line(_) => 1,
+            DirtyEntry::Table(_) => 2,
+            DirtyEntry::User(_) => 3,
+            DirtyEntry::Object(_) => 4,
+            DirtyEntry::LargeUser(_) => 5,
+        };
+        log_words().any(|w| w.load(core::sync::atomic::Ordering::Relaxed) == at.0 | kind)
+    };
+    let forget = || log_words().for_each(|w| w.store(0, core::sync::atomic::Ordering::Relaxed));
+    let is_logged = |isa: Isa, level: Level| {
+        let place = t.driver(isa).unwrap().find(VA, level).unwrap();
+        logged(DirtyEntry::Table(place.table()))
     };
     let frame = DirtyEntry::User(dyad_shm::PhysAddr(pa));
     assert!(!logged(frame));
     for isa in PAIR {
-        let d = t.driver(isa).unwrap();
-        let table = d.find(VA, Level::L1).unwrap().table();
-        assert!(logged(DirtyEntry::Table(table)));
+        assert!(is_logged(isa, Level::L2), "a table has been linked there");
+        assert!(is_logged(isa, Level::L1));
+    }
+    let range = Supply {
+        first: FrameRef::of(dyad_shm::PhysAddr(pa)).unwrap(),
+        frames: 1,
+    };
+    forget();
+    t.park(VA, &range).unwrap();
+    assert_eq!(PAIR.map(|isa| is_logged(isa, Level::L1)), [true; 2]);
+    t.unpark(VA, &range).unwrap();
+    for isa in PAIR {
+        forget();
+        protect::<MockX86>(&t, isa, VA, Perms::READ).unwrap();
+        assert!(is_logged(isa, Level::L1));
         unmap(&t, isa, VA).unwrap();
     }
     assert!(logged(frame));

@@ -3,7 +3,9 @@
 // Outcomes of in-kernel tests carry their text.
 #![allow(clippy::result_large_err)]
 
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
+use std::rc::Rc;
 
 use dyad_abi::cap::{
     CapIndex, CapType, ObjectKind, ReceiveOp, Rights, STOP_GRACE_NS, StopOutcome, Stopped,
@@ -12,16 +14,18 @@ use dyad_abi::cap::{
 use dyad_abi::{Error, Isa};
 use dyad_shm::frame::WeakRef;
 
+use super::race_tests::{Ends, at_each_step};
 use super::thread_tests::*;
 use super::travel_tests::{hears, traveller};
-use super::{Left, Machine, MockA64, MockX86, RESULTS, SP, pass_time, result};
+use super::{Left, Machine, MockA64, MockX86, RESULTS, SP, crash, pass_time, result};
 use crate::ktest::rig::Rig;
-use crate::syscall::entry;
+use crate::syscall::{entry, ops};
 use dyad_machine::Platform;
 use dyad_machine::platform::{FaultKind, UserFault};
 use dyad_object::component::Component;
-use dyad_object::find;
+use dyad_object::endpoint::Endpoints;
 use dyad_object::thread::{State, Thread, begun};
+use dyad_object::{find, ids};
 
 const PENDING: (u64, u64) = (0, StopOutcome::WhenItLeaves as u64);
 const STOPPED: (u64, u64) = (0, StopOutcome::Stopped as u64);
@@ -109,6 +113,7 @@ fn leaves<P: Platform>() {
         assert_eq!(state(m, t), Some(State::Stopped));
         assert_eq!(t.depth.load(Ordering::Relaxed), 0);
         assert_eq!(stop::<P>(rig, m, cap), ALREADY);
+        assert_eq!(t.stop_asked(), None, "no request is left for a later call");
         // Nothing of the call is lost.
         assert_eq!(resume::<P>(rig, m, cap), (0, 0));
         assert_eq!(dispatch::<P>(rig, m, cap, 0), Left::User(ENTRY + 4));
@@ -277,6 +282,15 @@ fn a_stop_ends_the_waiting_of_a_service() {
         let left = dispatch::<MockX86>(rig, m, cap, 0);
         assert_eq!(left, Left::User(SERVICE + 4));
         assert_eq!(result::<MockX86>(t), (0, 0x55), "what has come is there");
+        // It waits again, and the request is withdrawn: no sender finds it there.
+        rig.k.local.captbl.set(rig_table(rig));
+        m.call::<MockX86>(t, receive, &[31, 1 << 50]);
+        assert_eq!(state(m, t), Some(State::Blocked));
+        assert_eq!(resume::<MockX86>(rig, m, cap), (0, 0));
+        let lines: &Endpoints = find(m.node(), object, Endpoints::KIND)?;
+        assert_eq!(lines.lines[31].waiter.load(Ordering::Relaxed), 0);
+        assert_eq!(stop::<MockX86>(rig, m, cap), PENDING);
+        dispatch::<MockX86>(rig, m, cap, 0);
         m.call::<MockX86>(t, 0, &[0; 4]);
         assert_eq!(state(m, t), Some(State::Stopped));
         Ok(None)
@@ -348,6 +362,7 @@ fn crossed(withdrawn: bool) {
         } else {
             assert_eq!(heard, None);
             assert_eq!(state(x, t), Some(State::Stopped));
+            assert_eq!(t.stop_asked(), None, "no request is left for a later call");
             assert_eq!(resume::<MockX86>(rx, x, cap), (0, 0));
         }
         assert_eq!(dispatch::<MockX86>(rx, x, cap, 0), Left::User(ENTRY + 4));
@@ -424,4 +439,33 @@ fn nowhere<P: Platform>() {
 fn a_thread_whose_component_is_gone_does_not_stay_in_the_service() {
     nowhere::<MockX86>();
     nowhere::<MockA64>();
+}
+
+/// A service asks for an invocation whose thread has stopped there, and the thread is resumed meanwhile: the invocation is
+/// over if the thread cannot go on, and only then.
+#[test]
+fn an_invocation_is_not_over_if_its_thread_is_resumed_meanwhile() {
+    let steps = at_each_step(|rig, steps| {
+        let (_, object, t) = Ends::new(rig).thread(rig, State::Stopped);
+        t.depth.store(1, Ordering::Relaxed);
+        t.set_begun(Isa::X86_64, begun::NOT);
+        ids::claim(rig.k.node, 9, object).unwrap();
+        let (k, resumed) = (rig.k, Rc::new(Cell::new(false)));
+        let is_resumed = resumed.clone();
+        let resume = move || {
+            let resume = ThreadOp::Resume as u64;
+            let done = ops::thread::dispatch::<MockX86>(&k, t, resume, [0; 5]);
+            is_resumed.set(done.is_ok());
+        };
+        let mut is_inside = Ok(0);
+        let came = crash::between(steps, resume, || {
+            is_inside = ops::inside::inside::<MockX86>(&rig.k, 9 << 8 | 1);
+        });
+        crash::now();
+        let wanted = u64::from(resumed.get());
+        assert_eq!(is_inside, Ok(wanted), "step {steps}");
+        ids::release(rig.k.node, 9, object);
+        came
+    });
+    assert!(steps > 1, "it makes hardly any steps");
 }

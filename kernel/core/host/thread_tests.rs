@@ -10,7 +10,7 @@ use dyad_abi::cap::{
     CapIndex, CapType, Event, ObjectKind, ReceiveOp, Rights, SendOp, Stopped, ThreadOp, Woken,
     call_word,
 };
-use dyad_abi::service::scheduler_line;
+use dyad_abi::service::{ASKED, scheduler_line};
 use dyad_abi::user::{stack_slot, tcb_address};
 use dyad_abi::{Error, Isa};
 use dyad_shm::frame::WeakRef;
@@ -28,6 +28,7 @@ use crate::syscall::entry;
 use dyad_machine::Platform;
 use dyad_machine::platform::{FaultKind, UserFault};
 use dyad_machine::{console, inbox};
+use dyad_object::endpoint::Endpoints;
 use dyad_object::find;
 use dyad_object::thread::{State, Thread, begun};
 use dyad_object::time::Budgets;
@@ -524,6 +525,24 @@ fn later_dispatches_are_on_budgets_as_well() {
         }
         m.call::<MockX86>(me(rig), op(cap, DISPATCH), &[0, time.get().into()]);
         assert_eq!(budgets.left[0].load(Ordering::Relaxed), 0);
+        Ok(None)
+    });
+}
+
+/// The launcher counts its requests in the control word: the endpoint that is attached to them is told of each one once.
+#[test]
+fn requests_of_the_launcher_are_told_once() {
+    solo::<MockX86>(|rig, m| {
+        let (_, object) = rig.new_cap(ObjectKind::Endpoints)?;
+        let ends: &Endpoints = find(m.node(), object, Endpoints::KIND)?;
+        *m.node().interrupts[ASKED as usize].lock() = Some((object, 0, 4));
+        for count in 1..3 {
+            m.node().sb.control.store(count << 8, Ordering::Relaxed);
+            for told in [4, 0] {
+                interrupt::<MockX86>(m);
+                assert_eq!(ends.lines[0].take_bits(m.node()), told, "{count}");
+            }
+        }
         Ok(None)
     });
 }

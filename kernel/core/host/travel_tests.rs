@@ -18,10 +18,12 @@ use super::thread_tests::*;
 use super::{ARGUMENTS, Left, Machine, MockA64, MockX86, PARTIAL, RESULTS, SP, result};
 use crate::ktest::rig::Rig;
 use crate::ktest::spaces;
+use crate::migrate::carried::{HandoffKind, store_handoff};
+use crate::migrate::handoff;
 use crate::syscall::entry;
 use dyad_machine::Platform;
 use dyad_machine::platform::{FaultKind, UserFault};
-use dyad_object::component::Component;
+use dyad_object::component::{Component, Entry};
 use dyad_object::endpoint::{Endpoints, Waits};
 use dyad_object::find;
 use dyad_object::thread::{State, Thread, begun};
@@ -204,6 +206,30 @@ fn invocations_of_services_on_dead_nodes_are_refused() {
         assert_eq!(status, Some(Error::NodeDead));
         assert_eq!(t.depth.load(Ordering::Relaxed), 0);
         state.store(live, Ordering::Relaxed);
+        Ok(None)
+    });
+}
+
+/// The node of a crossing call has died, and the callee was in a fault handler there. The thread comes back with an error, and
+/// its next fault has a handler again.
+#[test]
+fn faults_in_a_crossing_call_that_is_lost_are_over() {
+    solo::<MockX86>(|rig, m| {
+        let (_, t) = thread(rig, None, 3);
+        let to = Entry {
+            component: rig.component,
+            address: 0,
+            badge: 0,
+        };
+        let error = Error::NodeDead.code();
+        store_handoff(t, HandoffKind::Lost, [error, 0, 0, 0], to);
+        t.depth.store(1, Ordering::Relaxed);
+        t.fault.store(1, Ordering::Relaxed);
+        let owner = t.owner(m.node().words).unwrap();
+        assert!(t.change(m.node().words, owner, owner.with(State::Transit)));
+        assert_eq!(handoff::receive::<MockX86>(&rig.k, 3), Ok(()));
+        let left = [&t.depth, &t.fault].map(|word| word.load(Ordering::Relaxed));
+        assert_eq!(left, [0, 0]);
         Ok(None)
     });
 }

@@ -10,9 +10,9 @@ use std::rc::Rc;
 use dyad_abi::Error;
 use dyad_abi::cap::{SendOp, ThreadOp};
 
-use super::race_tests::{Ends, at_each_step, call};
+use super::race_tests::{AT, Ends, at_each_step, call};
 use super::{MockX86, crash};
-use crate::sched::dispatch::{self, sleep_at};
+use crate::sched::dispatch::{self, Endpoint, OpOutcome, sleep_at};
 use crate::syscall::ops;
 use dyad_object::endpoint::Endpoints;
 use dyad_object::follow;
@@ -63,6 +63,39 @@ fn a_thread_whose_owner_word_has_changed_is_no_waiter() {
         assert_eq!(slept, Err(Error::Corrupt));
         assert_eq!(line.waiter.load(Ordering::Relaxed), 0, "it waits");
         assert_eq!(t.owner(rig.k.words()), Some(owner));
+        false
+    });
+}
+
+/// A sender has found a more urgent thread waiting, and gives way to it late: the thread has been stopped and resumed, and
+/// waits anew by then. The later wait has not ended.
+#[test]
+fn a_thread_that_waits_anew_is_not_run_for_its_earlier_wait() {
+    at_each_step(|rig, _| {
+        let (k, ends) = (&rig.k, Ends::new(rig));
+        let run = |cap, priority: u64| {
+            call(k, cap, ThreadOp::Dispatch as u32, &[priority << 56, 0]).unwrap();
+        };
+        let (cap, _, t) = ends.thread(rig, State::Ready);
+        run(cap, 9);
+        ends.wait(k);
+        let line = ends.line(rig);
+        let found = line.take_waiter(k.node).unwrap();
+        for op in [ThreadOp::Stop, ThreadOp::Resume] {
+            ops::thread::dispatch::<MockX86>(k, t, op as u64, [0; 5]).unwrap();
+        }
+        run(cap, 9);
+        ends.wait(k);
+        run(ends.thread(rig, State::Ready).0, 3);
+        let at = Endpoint {
+            object: ends.object.bits(),
+            number: AT,
+            line,
+        };
+        let sent = dispatch::wake_receiver::<MockX86>(k, found, at);
+        assert_eq!(sent, Ok(OpOutcome::Value(0)), "the sender does not go on");
+        assert_eq!(t.owner(k.words()).unwrap().state, State::Blocked);
+        assert!(line.is_waiter(k.node, t));
         false
     });
 }

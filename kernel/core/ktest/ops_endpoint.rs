@@ -520,6 +520,24 @@ fn news_for_the_root_thread_interrupt_whom_it_has_dispatched(rig: &Rig<'_>) -> O
     Ok(None)
 }
 
+/// The frame of endpoints that the root thread has looked at last may be anything by now: its words are no news.
+#[ktest(ops)]
+fn endpoints_that_are_gone_interrupt_nobody(rig: &Rig<'_>) -> Outcome {
+    let (ends, object) = endpoints(rig)?;
+    gives!(rig.sys(ends, RECEIVE, &[mine(rig), NOW]), Ok(0));
+    let (_, scheduler) = endpoints(rig)?;
+    let (cap, t) = thread(rig, scheduler, 1)?;
+    rig.switches(cap, DISPATCH, &[0, 0])?;
+    let e: &Endpoints = find(rig.cx.node, object, Endpoints::KIND)?;
+    let bits = &e.line(mine(rig))?.bits;
+    crate::syscall::ops::memory::to_untyped(&rig.k, object.frame)?;
+    bits.store(1, Ordering::Relaxed);
+    rig.cx.machine.serve_root(&rig.k);
+    bits.store(0, Ordering::Relaxed);
+    ensure!(rig.runs(t), "it was interrupted for nothing");
+    Ok(None)
+}
+
 #[ktest(ops)]
 fn guarded_ends_are_mute_after_revocation(rig: &Rig<'_>) -> Outcome {
     let (ends, object) = endpoints(rig)?;

@@ -13,7 +13,7 @@ use dyad_abi::cap::{
 };
 
 use super::rig::{Rig, all_but};
-use super::{Outcome, Stop, ensure, gives, ktest};
+use super::{Outcome, Stop, ensure, gives, ktest, spaces};
 use dyad_object::component::Component;
 use dyad_object::find;
 
@@ -173,10 +173,17 @@ fn objects_show_nothing_of_who_had_their_frame(rig: &Rig<'_>) -> Outcome {
 fn rounds_give_a_component_its_present_table(rig: &Rig<'_>) -> Outcome {
     rig.rooted()?;
     let root = rig.object(ObjectKind::CaptblRoot)?;
+    let isa = rig.cx.machine.isa();
+    let (space, tables) = (
+        rig.object(ObjectKind::Space)?,
+        rig.object(spaces::root_kind(isa))?,
+    );
+    spaces::within(&rig.k, space)?.link_root(isa, tables)?;
     let component: &Component = find(rig.cx.node, rig.component, Component::KIND)?;
-    crate::syscall::ops::component::set_parts(&rig.k, component, root, rig.space)?;
+    crate::syscall::ops::component::set_parts(&rig.k, component, root, space)?;
     gives!(rig.k.local.captbl.get(), rig.root.frame.address());
     rig.round()?;
     gives!(rig.k.local.captbl.get(), root.frame.address());
+    gives!(rig.k.local.space.get(), space.bits());
     Ok(None)
 }

@@ -72,7 +72,12 @@ fn senders_go_on_unless_the_scheduler_has_to_decide_anew(rig: &Rig<'_>) -> Outco
 /// The scheduler is told of whatever becomes of a thread that a message has switched to.
 #[ktest(ops)]
 fn schedulers_hear_of_threads_that_messages_run(rig: &Rig<'_>) -> Outcome {
-    for what in [Woken::Sleeps, Woken::Ready, Woken::Ended] {
+    for (what, by_itself) in [
+        (Woken::Sleeps, true),
+        (Woken::Ready, true),
+        (Woken::Ready, false),
+        (Woken::Ended, true),
+    ] {
         let (ends, object) = endpoints(rig)?;
         let (urgent_cap, urgent) = waiting(rig, object, (1, 9), (ends, 20))?;
         let e: &'static Endpoints = find(rig.cx.node, object, Endpoints::KIND)?;
@@ -84,7 +89,14 @@ fn schedulers_hear_of_threads_that_messages_run(rig: &Rig<'_>) -> Outcome {
         while e.line(mine(rig))?.take_thread(rig.cx.node).is_some() {}
         match what {
             Woken::Sleeps => rig.switches(ends, RECEIVE, &[20, LATE])?,
-            Woken::Ready => rig.switches(urgent_cap, ThreadOp::Yield as u32, &[])?,
+            Woken::Ready if by_itself => {
+                rig.switches(urgent_cap, ThreadOp::Yield as u32, &[])?;
+            }
+            Woken::Ready => {
+                let slice_end = &rig.as_thread(urgent)?.slice_end;
+                slice_end.store(0, Ordering::Relaxed);
+                rig.cx.machine.slice_over(&rig.k);
+            }
             _ => rig.switches(urgent_cap, ThreadOp::Exit as u32, &[0])?,
         }
         ensure!(rig.runs(other), "the sender does not go on");

@@ -159,6 +159,10 @@ fn has_news(me: Number) -> bool {
 ///
 /// The caller must change the word first.
 pub fn wake(word: &AtomicU32, count: u32) -> u32 {
+    #[cfg(test)]
+    if let Some(act) = WHEN_WAKING.take() {
+        act();
+    }
     let key = key(word);
     if dyad_sys::is_multiple() {
         return group::wake(key, count);
@@ -178,6 +182,13 @@ pub fn wake_all(word: &AtomicU32) -> u32 {
 
 fn key(word: &AtomicU32) -> u64 {
     core::ptr::from_ref(word) as u64
+}
+
+#[cfg(test)]
+std::thread_local! {
+    /// What happens, once, when this thread is about to wake others: for tests of what the woken threads find.
+    pub(crate) static WHEN_WAKING: core::cell::Cell<Option<fn()>> =
+        const { core::cell::Cell::new(None) };
 }
 
 #[cfg(test)]

@@ -4,13 +4,15 @@ use std::vec::Vec;
 
 use dyad_abi::Isa;
 use dyad_abi::cap::{Event, Woken};
-use dyad_core::host::crash;
+use dyad_core::host::{MockX86, crash};
+use dyad_machine::Platform;
 use dyad_object::endpoint::Vouched;
 use dyad_object::thread::{Owner, State, Thread};
 use dyad_object::{find, ids};
 
 use super::threads::{Cast, RELAXED, sound};
 use super::{Trio, node};
+use crate::{Pace, SETTLE_NS};
 
 fn event_of(tag: u32) -> u64 {
     let why = Woken::Ready;
@@ -152,6 +154,27 @@ fn threads_of_a_list_that_stays_in_use_are_left_where_they_are() {
     line.taken.store(0, RELAXED);
     assert_eq!(told(&s, &c, 2), [71, 72]);
     sound(&s);
+}
+
+/// A node that is silent, and may live, was putting a thread on a list. Recovery does not wait for it for ever, and then does not
+/// take the thread for one that a dead node has lost: the silent node would put it on the list a second time.
+#[test]
+fn threads_that_a_silent_node_puts_on_a_list_are_left_to_it() {
+    let s = Trio::new();
+    let c = Cast::new(&s);
+    let (line, t, m) = (c.heard(&s, 2), another(&s, &c, 2, 71), s.machines[2]);
+    m.enter();
+    // It has noted the reason in the thread, and has done nothing else.
+    let pushed = crash::after(1, || line.push_event(m.node(), t, Woken::Ready));
+    assert!(pushed.is_none());
+    s.cx(0).epochs().suspect(node(2)).unwrap();
+    s.dies(1);
+    while s.step(0) != Pace::Later {}
+    let since = MockX86::clock_ns();
+    while MockX86::clock_ns() - since <= SETTLE_NS {}
+    s.recover(0);
+    assert_eq!(line.events.load(RELAXED), 0, "it is on the list");
+    assert_eq!(t.event.load(RELAXED), Woken::Ready as u64);
 }
 
 /// It was giving endpoints up when it died: the lists that it had closed are open again.

@@ -412,20 +412,6 @@ fn a_waiting_thread_is_woken_elsewhere_and_is_no_waiter_any_more() {
     }
 }
 
-/// The dead node had taken a thread out of scheduling, but not off its endpoint.
-#[test]
-fn waiters_that_do_not_wait_are_taken_off() {
-    let s = Trio::new();
-    let c = Cast::new(&s);
-    let line = wait(&s, &c, 0);
-    c.own(&s, State::Stopped, 0);
-    assert_eq!(s.faults().len(), 1);
-    s.dies(1);
-    s.recover(0);
-    assert_eq!(line.waiter.load(RELAXED), 0);
-    sound(&s);
-}
-
 /// The dead node had handed the thread over and had not sent the message.
 #[test]
 fn a_thread_that_was_leaving_the_dead_node_arrives() {

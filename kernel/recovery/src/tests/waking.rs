@@ -7,6 +7,7 @@ use dyad_abi::cap::{Event, Woken};
 use dyad_core::host::{MockA64, crash};
 use dyad_core::sched::dispatch;
 use dyad_object::endpoint::{Line, Waits};
+use dyad_object::link_to;
 use dyad_object::thread::{State, Thread};
 
 use super::events::{another, told};
@@ -100,6 +101,26 @@ fn sleepers_are_told_of_again_and_waiters_wait_on() {
             _ => Event { tag: 70, why }.bits(),
         };
         assert_eq!(c.heard(&s, 2).take(s.machines[2].node()), news);
+        sound(&s);
+    }
+}
+
+/// The dead node had taken a thread out of scheduling, but not off its endpoint. The frame may be another object by then.
+#[test]
+fn waiters_that_do_not_wait_are_taken_off() {
+    for is_thread in [true, false] {
+        let s = Trio::new();
+        let c = Cast::new(&s);
+        let line = wait(&s, &c, 0);
+        c.own(&s, State::Stopped, 0);
+        if !is_thread {
+            let other = link_to(c.waits.frame);
+            line.waiter.store(other, RELAXED);
+        }
+        assert_eq!(s.faults().len(), 1);
+        s.dies(1);
+        s.recover(0);
+        assert_eq!(line.waiter.load(RELAXED), 0, "{is_thread}");
         sound(&s);
     }
 }

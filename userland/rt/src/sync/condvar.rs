@@ -12,7 +12,7 @@ use crate::futex::{self, What};
 /// The word counts notifications. A waiter reads it before it gives the mutex back, so that one that
 /// comes in between is not missed.
 pub struct Condvar {
-    count: AtomicU32,
+    pub(super) count: AtomicU32,
 }
 
 impl Condvar {

@@ -362,6 +362,8 @@ impl<T> Drop for RwLockReadGuard<'_, T> {
                 1 => 0,
                 _ => now - 1,
             };
+            #[cfg(test)]
+            tests::looked();
             match word.compare_exchange(now, next, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(other) => now = other,
@@ -443,11 +445,21 @@ mod tests {
             WHEN_LOOKED.set(Some(|| LOCK.word.store(OTHER, Ordering::Relaxed)));
             assert!(LOCK.try_read().is_none());
             assert_eq!(LOCK.word.swap(0, Ordering::Relaxed), OTHER);
-            let reads = |count: &AtomicU16| count.load(Ordering::Relaxed) != 0;
+            fn reads(count: &AtomicU16) -> bool {
+                count.load(Ordering::Relaxed) != 0
+            }
             assert!(
                 !LOCK.reading.iter().any(reads),
                 "a thread counts as a reader"
             );
+            // The loss of a reader that leaves means something to others as long as the word counts the reader.
+            let held = LOCK.read();
+            WHEN_LOOKED.set(Some(|| {
+                let counts = LOCK.reading.iter().any(reads);
+                assert!(counts, "no thread counts as a reader");
+            }));
+            drop(held);
+            assert!(WHEN_LOOKED.take().is_none());
             exit(11)
         }
         in_time(|| assert_eq!(run(Config::default(), entry).code, 11));

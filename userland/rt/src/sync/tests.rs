@@ -10,6 +10,7 @@ use dyad_sys::{exit, thread};
 mod waking;
 
 use super::{Barrier, Condvar, LostBefore, Mutex, Once, OnceLock, RwLock, Semaphore};
+use crate::futex;
 
 /// The message of the panic with which `f` ends.
 fn panic_of(f: impl FnOnce()) -> String {
@@ -252,7 +253,8 @@ fn a_permit_is_found_by_who_waits_for_it() {
     in_time(|| assert_eq!(run(Config::default(), entry).code, 6));
 }
 
-/// A notification that comes as soon as the mutex has been given back, before the thread sleeps, ends the wait.
+/// A notification that comes as soon as the mutex has been given back, before the thread sleeps, ends the wait: it is counted
+/// before any thread is woken, so that a thread that is in no table yet does not sleep.
 #[test]
 fn a_notification_between_the_mutex_and_sleep_ends_the_wait() {
     static CHANGED: Condvar = Condvar::new();
@@ -269,6 +271,9 @@ fn a_notification_between_the_mutex_and_sleep_ends_the_wait() {
         *TURN.lock() = 0;
         let turn = TURN.lock();
         super::mutex::WHEN_GIVEN_BACK.set(Some(notify));
+        futex::WHEN_WAKING.set(Some(|| {
+            assert_eq!(CHANGED.count.load(core::sync::atomic::Ordering::Relaxed), 2);
+        }));
         let late = dyad_sys::now().expect("a clock") + 60_000_000_000;
         let (turn, in_time) = CHANGED.wait_until(turn, late);
         assert!(in_time && *turn == 1);

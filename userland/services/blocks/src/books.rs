@@ -440,6 +440,23 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_a_block_that_stays_is_refused() {
+        let (k, mut b) = full_books();
+        assert_eq!(b.request(&k, id(1)), Err(Error::Again));
+        assert!(b.tend(&k).pause.is_some() && b.leaving.is_busy());
+        // Its pages cannot be moved.
+        let k = Still {
+            full: [8, 10, 12, 6],
+            ..k
+        };
+        while b.leaving.is_busy() {
+            assert_eq!(b.tend(&k).trouble, None);
+        }
+        assert!(b.holdings[0].runs().contains(&block(6)));
+        assert_eq!(b.request(&k, id(1)), Err(Error::NoMemory));
+    }
+
+    #[test]
     fn a_refusal_is_one_for_a_while() {
         let (k, mut b) = full_books();
         b.wishes[1] = Wish::Waiting;
@@ -454,6 +471,10 @@ mod tests {
         b.wishes[1] = Wish::Asked;
         b.refuse(&k, id(1));
         assert!(b.wishes[1] == Wish::None && !b.is_busy());
+        // A program that has ended wants nothing any more.
+        b.wishes[1] = Wish::Waiting;
+        b.forget_wishes();
+        assert!(!b.is_busy());
     }
 
     /// The leader looks for a block while the node still has frames, not only when a thread waits.
