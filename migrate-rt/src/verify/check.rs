@@ -6,8 +6,8 @@
 //! For registers (byte by byte, and flags) it knows which hold a value that was made since the last
 //! site, for bytes of the native frame likewise; a read of anything else is a finding. So nothing
 //! that an instruction computes with was left in a register or on the native stack before a site.
-//! Copies do not count as reads, nor does arithmetic on a register whose low byte is fresh, with what is above
-//! it: a stale value may be moved, but not looked at, stored to memory
+//! Copies do not count as reads, nor does arithmetic on a register or a slot whose low byte is fresh, with what is
+//! above it: a stale value may be moved, but not looked at, stored to memory
 //! other than the frame, used as an address, or be in an argument register at a call or a result
 //! register at a return.
 //!
@@ -29,6 +29,7 @@
 
 mod access;
 mod calls;
+mod sum;
 
 use super::abi::Conventions;
 use super::arch::Arch;
@@ -163,16 +164,7 @@ impl Context<'_> {
             self.forget(Lanes::range(derive.to, derive.lanes), state, log);
         }
         for sum in &insn.sums {
-            if !lacks!("verify::step::sums") {
-                self.observe(sum.lowest(), &before, log);
-            }
-            for i in 0..sum.lanes {
-                state.carry(&before, sum.to + i, sum.sources(i));
-            }
-            for flag in sum.flags.iter() {
-                state.carry(&before, flag, sum.all());
-            }
-            self.forget(Lanes::range(sum.to, sum.lanes), state, log);
+            self.sum(insn, sum, &before, state, log);
         }
         state.spoil(insn.spoils);
         state.set(insn.sets);

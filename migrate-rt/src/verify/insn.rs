@@ -1,6 +1,7 @@
 //! An instruction of either ISA, in the terms that the analysis needs.
 
 use super::lanes::Lanes;
+use std::ops::Range;
 
 /// Where control goes after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,10 @@ pub(super) enum Transfer {
     Store(u16),
     /// Writes something that the instruction has computed, or a constant.
     Define,
+    /// Reads an operand of the instruction's [`Sum`].
+    Operand,
+    /// Writes the result of the instruction's [`Sum`], whose operand in a register begins with that lane.
+    Result(Option<u16>),
 }
 
 /// An access to memory.
@@ -88,14 +93,15 @@ pub(super) struct Derive {
 }
 
 /// Arithmetic on registers of which only the low bytes may have a meaning: on x86-64, a byte is made alone,
-/// and what is computed with it is 32 bits wide. The lowest byte has to be there.
+/// and what is computed with it is 32 bits wide. The lowest byte has to be there. Such a register is spilled whole, and
+/// added to slots whole, so an operand or the result in a slot counts byte by byte as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sum {
-    /// First lane of the result.
-    pub to: u16,
-    /// First lanes of the operands that are in registers.
+    /// First lane of the result; none: the result goes to memory ([`Transfer::Result`]).
+    pub to: Option<u16>,
+    /// First lanes of the operands that are in registers. Another one may be in memory ([`Transfer::Operand`]).
     pub from: [Option<u16>; 2],
-    /// Lanes of the result that come from them; none: it is about the flags only.
+    /// Lanes of the result that come from operands; none: it is about the flags only.
     pub lanes: u16,
     /// Lanes of each operand.
     pub width: u16,
@@ -106,17 +112,28 @@ pub(super) struct Sum {
 }
 
 impl Sum {
+    /// Which bytes of the operands byte `i` of the result comes from.
+    pub fn bytes(self, i: u16) -> Range<u16> {
+        let first = if self.carries { 0 } else { i };
+        first..i + 1
+    }
+
     /// The lanes of operands that lane `i` of the result comes from.
     pub fn sources(self, i: u16) -> impl Iterator<Item = u16> + Clone {
-        let first = if self.carries { 0 } else { i };
         let from = self.from.into_iter().flatten();
-        from.flat_map(move |s| s + first..=s + i)
+        from.flat_map(move |s| self.bytes(i).map(move |b| s + b))
     }
 
     /// All lanes of operands.
     pub fn all(self) -> impl Iterator<Item = u16> + Clone {
         let from = self.from.into_iter().flatten();
         from.flat_map(move |s| s..s + self.width)
+    }
+
+    /// The lanes of the result, if it is in a register.
+    pub fn result(self) -> Lanes {
+        self.to
+            .map_or(Lanes::NONE, |to| Lanes::range(to, self.lanes))
     }
 
     /// The lowest lanes of operands, if there is a result.
@@ -263,7 +280,7 @@ impl Insn {
         for access in &self.accesses {
             let place = &access.place;
             lanes = lanes.or(Lanes::generals(place.base.into_iter().chain(place.index)));
-            if let Transfer::Store(from) = access.transfer {
+            if let Transfer::Store(from) | Transfer::Result(Some(from)) = access.transfer {
                 lanes = lanes.or(Lanes::range(from, access.bytes));
             }
         }
@@ -277,7 +294,7 @@ impl Insn {
             lanes = lanes.or(Lanes::range(derive.to, derive.lanes));
         }
         for sum in &self.sums {
-            lanes = lanes.or(Lanes::range(sum.to, sum.lanes)).or(sum.flags);
+            lanes = lanes.or(sum.result()).or(sum.flags);
         }
         for access in &self.accesses {
             if let Transfer::Load(to) = access.transfer {

@@ -9,6 +9,7 @@ use super::graph::Code;
 use super::insn::{Flow, Insn, Transfer};
 use super::lanes::{Bytes, Lanes};
 use super::state::State;
+use std::ops::Range;
 
 /// Registers and bytes of the frame whose values are used later on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -100,6 +101,8 @@ fn step(
         }
     }
     let after = live.clone();
+    // Bytes of a slot that sums take for an operand.
+    let mut summed = Bytes::default();
     live.lanes = live.lanes.minus(insn.sets).minus(insn.spoils);
     for derive in &insn.derives {
         let to = Lanes::range(derive.to, derive.lanes);
@@ -113,14 +116,28 @@ fn step(
         }
     }
     for sum in &insn.sums {
-        let to = Lanes::range(sum.to, sum.lanes).or(sum.flags);
-        live.lanes = live.lanes.minus(to);
+        live.lanes = live.lanes.minus(sum.result()).minus(sum.flags);
         used = used.or(sum.lowest());
-        for i in (0..sum.lanes).filter(|i| after.lanes.has(sum.to + i)) {
+        let slot = context.summed_slot(insn, state);
+        let mut take = |bytes: Range<u16>| {
+            if let Some(at) = slot {
+                bytes.for_each(|b| summed.set(at + i64::from(b), true));
+            }
+        };
+        take(0..sum.lanes.min(1));
+        let wanted = |i: &u16| match (sum.to, slot) {
+            (Some(to), _) => after.lanes.has(to + i),
+            (None, Some(at)) => after.bytes.has(at + i64::from(*i)),
+            // What is in memory that is no slot is read elsewhere.
+            (None, None) => true,
+        };
+        for i in (0..sum.lanes).filter(wanted) {
             sum.sources(i).for_each(|lane| used.insert(lane));
+            take(sum.bytes(i));
         }
         if !after.lanes.and(sum.flags).is_empty() {
             sum.all().for_each(|lane| used.insert(lane));
+            take(0..sum.width);
         }
     }
     for access in &insn.accesses {
@@ -153,14 +170,18 @@ fn step(
                     live.bytes.set(b, false);
                 }
             }
-            (Transfer::Store(from), None) => used = used.or(Lanes::range(from, access.bytes)),
-            (Transfer::Define, bytes) => {
+            (Transfer::Store(from) | Transfer::Result(Some(from)), None) => {
+                used = used.or(Lanes::range(from, access.bytes));
+            }
+            (Transfer::Define | Transfer::Result(_), bytes) => {
                 bytes
                     .into_iter()
                     .flatten()
                     .for_each(|b| live.bytes.set(b, false));
             }
+            (Transfer::Operand, _) => {}
         }
     }
+    live.bytes.or(&summed);
     live.lanes = live.lanes.or(used);
 }

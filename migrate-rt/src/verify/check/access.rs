@@ -79,7 +79,7 @@ impl Context<'_> {
         match resolved {
             Resolved::Slot(at) => self.slot_access(insn, access, at, before, state, log),
             Resolved::Elsewhere => {
-                if let Transfer::Store(from) = access.transfer
+                if let Transfer::Store(from) | Transfer::Result(Some(from)) = access.transfer
                     && !lacks!("verify::access::store")
                 {
                     self.observe(Lanes::range(from, access.bytes), before, log);
@@ -99,7 +99,10 @@ impl Context<'_> {
         log: &mut Log,
     ) {
         let end = at + i64::from(access.bytes);
-        let load = matches!(access.transfer, Transfer::Load(_) | Transfer::Observe);
+        let load = matches!(
+            access.transfer,
+            Transfer::Load(_) | Transfer::Observe | Transfer::Operand
+        );
         if load && at >= 0 {
             if before.passed && !lacks!("verify::slot::incoming") {
                 log.find(
@@ -130,11 +133,18 @@ impl Context<'_> {
             log.red_zone += usize::from(at < lowest);
         }
         match access.transfer {
-            Transfer::Load(_) | Transfer::Observe => {
-                let observed = access.transfer == Transfer::Observe;
+            Transfer::Load(_) | Transfer::Observe | Transfer::Operand => {
+                // Bytes that need a value, and not only a copy of what is stale.
+                let observed = match access.transfer {
+                    Transfer::Observe => at..end,
+                    Transfer::Operand => at..at + 1,
+                    _ => at..at,
+                };
                 let good = |b: i64| {
                     before.stored.has(b)
-                        && (!observed || before.whole.has(b) || lacks!("verify::slot::observed"))
+                        && (!observed.contains(&b)
+                            || before.whole.has(b)
+                            || lacks!("verify::slot::observed"))
                 };
                 if !(at..end).all(good) && !lacks!("verify::slot::load") {
                     let restores = match access.transfer {
@@ -173,7 +183,8 @@ impl Context<'_> {
                     state.whole.set(byte, whole);
                 }
             }
-            Transfer::Define => {
+            // The sum takes the bytes of a result out again that have no new value.
+            Transfer::Define | Transfer::Result(_) => {
                 for byte in at..end {
                     state.stored.set(byte, true);
                     state.whole.set(byte, true);
@@ -221,8 +232,10 @@ impl Context<'_> {
             }
             _ => {}
         }
-        if matches!(access.transfer, Transfer::Store(_) | Transfer::Define)
-            && !lacks!("verify::record::overwritten")
+        if matches!(
+            access.transfer,
+            Transfer::Store(_) | Transfer::Define | Transfer::Result(_)
+        ) && !lacks!("verify::record::overwritten")
         {
             state.saved_frame &= at + i64::from(access.bytes) <= RECORD || at >= RECORD + 8;
             state.saved_return &= at + i64::from(access.bytes) <= RECORD + 8;

@@ -143,11 +143,15 @@ fn targets_of_pointers_are_used() {
 }
 
 /// What a callee needs of its caller's registers is known to the byte: the upper part of a register in
-/// which one byte was made is not needed because it is put by along with it, and a function that
+/// which one byte was made is not needed because it is put by along with it, or because it is computed with in a
+/// slot of which only the low bytes are used, and a function that
 /// cannot migrate has no arguments in registers that the C convention preserves.
 #[test]
 fn callees_need_what_they_use() {
     let made = "testq %rdi, %rdi; sete %bl; movl %ebx, -24(%rbp)";
+    // A back end makes a word alone, and adds all of the register to a slot in which another word is.
+    let counted = "lzcntw %di, %r13w; movl %edi, -24(%rbp); addl %r13d, -24(%rbp)";
+    let spilled = "lzcntw %di, %r13w; movl %edi, %ecx; movl %r13d, -24(%rbp)";
     let bodies = [
         (
             "byte",
@@ -173,6 +177,54 @@ fn callees_need_what_they_use() {
             format!(
                 "{made}; movl -24(%rbp), %ecx; testl %ecx, %ecx; je 1f; nop; 1: xorl %ecx, %ecx"
             ),
+            false,
+        ),
+        (
+            "word_computed_in_a_slot",
+            Framed,
+            format!(
+                "{counted}; movl -24(%rbp), %ecx; testw %cx, %cx; je 1f; nop; 1: xorl %ecx, %ecx"
+            ),
+            true,
+        ),
+        (
+            "slot_used_whole",
+            Framed,
+            format!("{counted}; cmpl $0, -24(%rbp); je 1f; nop; 1:"),
+            false,
+        ),
+        (
+            "flags_of_a_slot",
+            Framed,
+            format!("{counted}; je 1f; nop; 1:"),
+            false,
+        ),
+        (
+            "word_of_a_slot",
+            Framed,
+            format!(
+                "{spilled}; addl -24(%rbp), %ecx; testw %cx, %cx; je 1f; nop; 1: xorl %ecx, %ecx"
+            ),
+            true,
+        ),
+        (
+            "sum_of_a_slot",
+            Framed,
+            format!(
+                "{spilled}; addl -24(%rbp), %ecx; testl %ecx, %ecx; je 1f; nop; 1: xorl %ecx, %ecx"
+            ),
+            false,
+        ),
+        (
+            "lowest_byte_of_a_slot",
+            Framed,
+            "movl %r13d, -24(%rbp); addl $1, -24(%rbp)".to_owned(),
+            false,
+        ),
+        (
+            "memory_that_is_no_slot",
+            Framed,
+            "lzcntw %di, %r13w; addl %r13d, (%rdi)".to_owned(),
             false,
         ),
         ("jump", Bare(0), "jmp plain".to_owned(), true),

@@ -70,9 +70,38 @@ const SCANS: &str = "
     scan_of_across             | RegisterAcrossSite | site callq leaf; orq $1, %rbx; bsrq %rbx, %rax
 ";
 
+/// Sums with an operand or the result in a slot. Back ends make a word alone, and add the whole register to a slot, or
+/// spill the register and compute with the slot.
+const SUMS: &str = "
+    word_computed_in_a_slot     |                                   | site callq leaf; movl %eax, (%rsp); lzcntw %ax, %bx; addl %ebx, (%rsp)
+        movl (%rsp), %ecx; movw %cx, (%rdx); andl $0xffff, (%rsp); movl (%rsp), %ecx; movl %ecx, (%rdx)
+    word_computed_with_a_slot   |                                   | site callq leaf; lzcntw %ax, %bx; movl %ebx, (%rsp); addl (%rsp), %eax
+        incl (%rsp); imull $3, (%rsp), %ecx; addl %eax, %ecx; movw %cx, (%rdx)
+    word_of_a_slot_used_whole   | RegisterAcrossSite                | site callq leaf; movl %eax, (%rsp); lzcntw %ax, %bx; addl %ebx, (%rsp)
+        movl (%rsp), %ecx; movl %ecx, (%rdx)
+    word_with_a_slot_used_whole | RegisterAcrossSite                | site callq leaf; movw $1, %bx; movl %ebx, (%rsp); xorl (%rsp), %eax
+        movl %eax, (%rdx)
+    slot_bytes_come_down        | SlotAcrossSite                    | site callq leaf; movl %eax, (%rsp); movw $1, %bx; orl %ebx, (%rsp)
+        cmpw $3, 2(%rsp)
+    slot_shifted_into_the_rest  | RegisterAcrossSite                | site callq leaf; movw $1, %bx; movl %ebx, (%rsp); shll $3, (%rsp)
+        movl (%rsp), %ecx; testl %ecx, %ecx; je 1f; nop; 1:
+    flags_of_a_sum_in_a_slot    | RegisterAcrossSite                | site callq leaf; movl %eax, (%rsp); movw $1, %bx; addl %ebx, (%rsp)
+        je 1f; nop; 1:
+    flags_of_a_sum_of_a_slot    | RegisterAcrossSite                | site callq leaf; movw $1, %bx; movl %ebx, (%rsp); addl (%rsp), %eax
+        je 1f; nop; 1:
+    stale_sum_in_a_slot         | RegisterAcrossSite                | site callq leaf; movl %eax, (%rsp); addl %ebx, (%rsp)
+    stale_sum_of_a_slot         | SlotAcrossSite RegisterAcrossSite | site callq leaf; movl %ebx, (%rsp); addl (%rsp), %eax
+    stale_slot_is_masked        | SlotAcrossSite                    | site callq leaf; movl %ebx, (%rsp); andl $7, (%rsp)
+    slot_from_before            | SlotAcrossSite                    | movl %edi, (%rsp); site callq leaf; addl %eax, (%rsp)
+    word_added_to_memory        | RegisterAcrossSite                | site callq leaf; movw $1, %bx; addl %ebx, (%rdx)
+    address_added_to_a_slot     | FrameAddress                      | movq $1, (%rsp); leaq (%rsp), %rcx; addq %rcx, (%rsp)
+    sum_in_the_frame_record     | FrameRecord BadReturn             | addq %rdi, (%rbp)
+    sum_in_an_argument          | OutsideFrame                      | addq %rdi, 16(%rbp)
+";
+
 /// Slots of the native stack.
 const SLOTS: &str = "
-    spilled                       | SlotAcrossSite     | movq %rdi, -8(%rbp); site callq leaf; addq -8(%rbp), %rax
+    spilled                       | SlotAcrossSite RegisterAcrossSite | movq %rdi, -8(%rbp); site callq leaf; addq -8(%rbp), %rax
     reloaded                      | SlotAcrossSite     | movq %rdi, 8(%rsp); site callq leaf; movq 8(%rsp), %rdx
     spilled_vector                | SlotAcrossSite     | movaps %xmm0, (%rsp); site callq leaf; movaps (%rsp), %xmm1
     narrow_store                  | SlotAcrossSite     | site callq leaf; movl %eax, (%rsp); movq (%rsp), %rdx
@@ -82,7 +111,7 @@ const SLOTS: &str = "
     vector_of_a_double            | SlotAcrossSite     | site callq leaf; movsd %xmm0, (%rsp); movups (%rsp), %xmm1
     one_path                      | SlotAcrossSite     | site callq leaf; testq %rax, %rax; je 1f; movq %rax, (%rsp)
         1: movq (%rsp), %rdx
-    stale_value                   | SlotAcrossSite     | site callq leaf; movq %rbx, (%rsp); addq (%rsp), %rax
+    stale_value                   | SlotAcrossSite RegisterAcrossSite | site callq leaf; movq %rbx, (%rsp); addq (%rsp), %rax
     stale_value_loaded            | RegisterAcrossSite | site callq leaf; movq %rbx, (%rsp); movq (%rsp), %rdx; addq %rdx, %rax
     stale_value_on_one_path       | RegisterAcrossSite | site callq leaf; movq %rbx, (%rsp); testq %rax, %rax; je 1f
         movq %rax, (%rsp); 1: movq (%rsp), %rdx; addq %rdx, %rax
@@ -111,6 +140,11 @@ fn values_across_sites_are_found() {
 #[test]
 fn bit_scans_read_their_destination_unless_there_is_a_bit() {
     check(Isa::X86_64, "scans", SCANS);
+}
+
+#[test]
+fn sums_in_slots_have_a_value_as_far_as_their_operands_have_one() {
+    check(Isa::X86_64, "sums", SUMS);
 }
 
 #[test]
