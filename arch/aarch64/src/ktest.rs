@@ -105,6 +105,9 @@ user_probe_start:
     svc     #0
     show_registers
     done
+    .globl  user_probe_handler
+user_probe_handler:
+    mov     sp, x5
     .globl  user_probe_entered
 user_probe_entered:
     show_registers
@@ -172,6 +175,7 @@ leave_user_registers:
 unsafe extern "C" {
     static user_probe_start: u8;
     static user_probe_entered: u8;
+    static user_probe_handler: u8;
     static user_probe_fp: u8;
     static user_probe_fp_entered: u8;
     static user_probe_end: u8;
@@ -236,6 +240,7 @@ pub fn user_probe() -> UserProbe {
         // SAFETY: 1. the symbols are around the code, which is constant.
         code: unsafe { core::slice::from_raw_parts(start, at(&raw const user_probe_end)) },
         entered: at(&raw const user_probe_entered) as u64,
+        handler: at(&raw const user_probe_handler) as u64,
         fp: at(&raw const user_probe_fp) as u64,
         fp_entered: at(&raw const user_probe_fp_entered) as u64,
         // FPCR: no traps; to nearest, towards zero, down.

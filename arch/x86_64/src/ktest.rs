@@ -116,6 +116,9 @@ user_probe_start:
     syscall
     show_registers
     done
+    .globl  user_probe_handler
+user_probe_handler:
+    mov     rsp, r9
     .globl  user_probe_entered
 user_probe_entered:
     show_registers
@@ -177,6 +180,7 @@ leave_user_registers:
 unsafe extern "C" {
     static user_probe_start: u8;
     static user_probe_entered: u8;
+    static user_probe_handler: u8;
     static user_probe_fp: u8;
     static user_probe_fp_entered: u8;
     static user_probe_end: u8;
@@ -217,6 +221,7 @@ pub fn user_probe() -> UserProbe {
         // SAFETY: 1. the symbols are around the code, which is constant.
         code: unsafe { core::slice::from_raw_parts(start, at(&raw const user_probe_end)) },
         entered: at(&raw const user_probe_entered) as u64,
+        handler: at(&raw const user_probe_handler) as u64,
         fp: at(&raw const user_probe_fp) as u64,
         fp_entered: at(&raw const user_probe_fp_entered) as u64,
         // MXCSR: all exceptions masked; to nearest, towards zero, down.

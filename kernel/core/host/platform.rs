@@ -216,6 +216,7 @@ impl<const A64: bool> Platform for Mock<A64> {
         dyad_machine::platform::UserProbe {
             code: &[],
             entered: 0,
+            handler: 0,
             fp: 0,
             fp_entered: 0,
             fp_control: [0; 3],

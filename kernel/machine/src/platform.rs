@@ -131,6 +131,8 @@ pub struct UserProbe {
     pub code: &'static [u8],
     /// Offset in the code where an invocation may start, or come back to.
     pub entered: u64,
+    /// Offset in the code where a fault handler starts: the table is at argument 5, and there is no stack yet.
+    pub handler: u64,
     /// Offset of code that uses floating-point registers. It starts like the other; see
     /// `dyad_core::ktest::user_calls::FpWords`.
     pub fp: u64,
