@@ -172,6 +172,8 @@ std::thread_local! {
     static LOOK_NS: Cell<u64> = const { Cell::new(1_000) };
     /// An interrupt that has come, and has not been taken.
     static PENDING: Cell<Option<Interrupt>> = const { Cell::new(None) };
+    /// Called when a machine makes the code in a frame fit to be executed.
+    pub static SYNCS: Cell<Option<fn(&FusedMap, PhysAddr)>> = const { Cell::new(None) };
 }
 
 /// An interrupt comes, and is taken the next time that the kernel lets it.

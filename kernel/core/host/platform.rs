@@ -177,7 +177,11 @@ impl<const A64: bool> Platform for Mock<A64> {
     fn flush_caches(piece: u64) -> bool {
         piece >= 40
     }
-    fn sync_code(_: &FusedMap, _: PhysAddr, _: u64) {}
+    fn sync_code(map: &FusedMap, at: PhysAddr, _: u64) {
+        if let Some(seen) = SYNCS.get() {
+            seen(map, at);
+        }
+    }
     fn zero_frame(map: &FusedMap, pa: PhysAddr) -> bool {
         map.zero_frame(pa)
     }

@@ -1,18 +1,20 @@
 //! Address spaces: mappings in the tables of both ISAs, links, pins, permissions.
 //! Faults and copies are in [`super::resolve_tests`], shootdowns in [`super::flush_tests`].
 
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use std::vec::Vec;
 
 use dyad_abi::cap::{MAP_EXECUTE, MAP_WRITE, PageTableOp, RegionKind, TableAt};
 use dyad_abi::user::{PAGE_SIZE, TRANSLATE_PA, TRANSLATE_WRITE, USER_END, USER_MIN};
 use dyad_abi::{Error, Isa};
+use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_pgtbl::{Level, Perms};
 use dyad_retype::Use;
 use dyad_shm::frame::WeakRef;
 
 use super::system::{PAIR, System, VA, cx, frame_cap, memory_cap, node, round, this};
-use super::{Machine, MockA64, MockX86};
+use super::{Machine, MockA64, MockX86, SYNCS};
 use crate::run_loop::messages;
 use crate::syscall::ops::space::{harvest, link, map, supply, translate, unlink, unmap};
 use dyad_machine::inbox;
@@ -138,6 +140,17 @@ fn large_pages_and_parts_of_blocks() {
         map_as(s.x(), space, large, VA, (&block, 0), MAP_EXECUTE),
         Err(Error::TooLarge)
     );
+    for pages in [1, 511] {
+        let part = Operand {
+            payload: [0, pages, 0],
+            ..block
+        };
+        assert_eq!(
+            map_as(s.x(), space, large, VA, (&part, 0), RW),
+            Err(Error::BadArgument),
+            "a capability for {pages} pages of the block"
+        );
+    }
     map_as(s.x(), space, large, VA, (&block, 0), RW).unwrap();
     let c = cx(s.x());
     let t = this(&c, space);
@@ -479,7 +492,19 @@ fn however_often_code_is_asked_for_there_is_one_request_and_a_late_one_changes_n
     }
     assert_eq!(inbox::sent(s.x().node()) - before, 1);
     s.a().enter();
+    std::thread_local! {
+        static ASKED: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
+    }
+    SYNCS.set(Some(|_, at| {
+        let node = KernelCtx::here::<MockA64>().node;
+        let record = tables::record(node.map, &node.tables, at).unwrap();
+        let asked = record.w1.load(Ordering::Relaxed) >> 56;
+        ASKED.set([ASKED.take(), [asked].into()].concat());
+    }));
     messages::drain::<MockA64>();
+    SYNCS.set(None);
+    // Else the frame could be mapped for this node before its code is fit to be executed.
+    assert_eq!(ASKED.take(), [0b10], "it is asked until that is done");
     s.x().enter();
     map_it().unwrap();
     assert_eq!(executed(), 0b10);

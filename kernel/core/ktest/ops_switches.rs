@@ -119,11 +119,17 @@ fn events_of_threads_that_have_moved_are_passed_on(rig: &Rig<'_>) -> Outcome {
     let e: &'static Endpoints = find(rig.cx.node, object, Endpoints::KIND)?;
     while e.line(mine(rig))?.take_thread(rig.cx.node).is_some() {}
     let t = rig.as_thread(t)?;
-    let told = e.lines[40].push_event(rig.cx.node, t, Woken::Ready);
-    ensure!(told.is_ok(), "not told");
+    // The newest reason is told.
+    for why in [Woken::Sleeps, Woken::Ready] {
+        let told = e.lines[40].push_event(rig.cx.node, t, why);
+        ensure!(told.is_ok(), "not told");
+    }
     gives!(rig.sys(ends, RECEIVE, &[40, NOW]), Ok(0));
     let event = rig.sys(ends, RECEIVE, &[mine(rig), NOW])?;
-    gives!(Event::from_bits(event).map(|e| e.tag), Some(6));
+    gives!(
+        Event::from_bits(event).map(|e| (e.tag, e.why)),
+        Some((6, Woken::Ready))
+    );
     Ok(None)
 }
 
