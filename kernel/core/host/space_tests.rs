@@ -493,18 +493,22 @@ fn however_often_code_is_asked_for_there_is_one_request_and_a_late_one_changes_n
     assert_eq!(inbox::sent(s.x().node()) - before, 1);
     s.a().enter();
     std::thread_local! {
-        static ASKED: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
+        static STALE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     }
     SYNCS.set(Some(|_, at| {
         let node = KernelCtx::here::<MockA64>().node;
         let record = tables::record(node.map, &node.tables, at).unwrap();
-        let asked = record.w1.load(Ordering::Relaxed) >> 56;
-        ASKED.set([ASKED.take(), [asked].into()].concat());
+        let stale = record.w1.load(Ordering::Relaxed) as u8;
+        STALE.set([STALE.take(), [stale].into()].concat());
     }));
     messages::drain::<MockA64>();
     SYNCS.set(None);
     // Else the frame could be mapped for this node before its code is fit to be executed.
-    assert_eq!(ASKED.take(), [0b10], "it is asked until that is done");
+    assert_eq!(
+        STALE.take(),
+        [0b10],
+        "it counts as stale until that is done"
+    );
     s.x().enter();
     map_it().unwrap();
     assert_eq!(executed(), 0b10);
