@@ -173,11 +173,11 @@ std::thread_local! {
     /// An interrupt that has come, and has not been taken.
     static PENDING: Cell<Option<Interrupt>> = const { Cell::new(None) };
     /// Called when a machine makes the code in a frame fit to be executed.
-    pub static SYNCS: Cell<Option<Seen>> = const { Cell::new(None) };
+    pub static SYNCS: Cell<Option<OnSync>> = const { Cell::new(None) };
 }
 
 /// What a test does with code that is made fit to be executed.
-pub type Seen = fn(&FusedMap, PhysAddr);
+pub type OnSync = fn(&FusedMap, PhysAddr);
 
 /// An interrupt comes, and is taken the next time that the kernel lets it.
 pub fn interrupted_by(i: Option<Interrupt>) {

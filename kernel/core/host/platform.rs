@@ -178,8 +178,8 @@ impl<const A64: bool> Platform for Mock<A64> {
         piece >= 40
     }
     fn sync_code(map: &FusedMap, at: PhysAddr, _: u64) {
-        if let Some(seen) = SYNCS.get() {
-            seen(map, at);
+        if let Some(act) = SYNCS.get() {
+            act(map, at);
         }
     }
     fn zero_frame(map: &FusedMap, pa: PhysAddr) -> bool {
