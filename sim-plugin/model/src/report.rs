@@ -34,6 +34,12 @@ macro_rules! sums {
             pub fn values(&self) -> Vec<u64> {
                 vec![$(self.$field,)*]
             }
+
+            /// The same, with each field changed.
+            #[must_use]
+            pub fn map(self, change: impl Fn(u64) -> u64) -> $name {
+                $name { $($field: change(self.$field),)* }
+            }
         }
 
         impl AddAssign for $name {

@@ -139,31 +139,21 @@ impl<W: Write> Writer<W> {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let who = (record.node << 4 | record.cpu) as u8;
-        let everything = matches!(
-            record.event,
-            Event::Flush {
-                kind: FlushKind::Everything,
-                ..
-            }
-        );
         let (kind, value, size) = match record.event {
             Event::Access {
                 kind,
                 address,
                 size,
             } => (kind as u8, address, Some(size)),
-            Event::Flush { kind, address } => {
-                let kind = match kind {
-                    FlushKind::Flush | FlushKind::Everything => FLUSH,
-                    FlushKind::Clean => CLEAN,
-                };
-                (kind, address, None)
-            }
+            Event::Flush { kind, address } => match kind {
+                FlushKind::Flush => (FLUSH, address, None),
+                FlushKind::Everything => (FLUSH, address, Some(1)),
+                FlushKind::Clean => (CLEAN, address, None),
+            },
             Event::Time(ps) => (TIME, ps, None),
         };
         let code = match size {
             Some(size) if size.is_power_of_two() && size <= 64 => size.trailing_zeros() as u8 + 1,
-            None if everything => 1,
             _ => 0,
         };
         // At most: head, who, and two varints of ten bytes.

@@ -110,8 +110,8 @@ dyad_rt::program_local! {
     static NAMES: [Lock<Option<Arc<str>>>; MAX] = [const { Lock::new(None) }; MAX];
 }
 
-/// How long a start waits for the last thread of a number to end. Its last moments are messages if there are several kernels,
-/// and take as long as a host needs that has much else to do.
+/// How long a start waits for the last thread of a number to end. With several kernels messages tell the end of a thread, and
+/// a busy host delays messages.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The value that a thread leaves, and whether it has ended.

@@ -78,7 +78,7 @@ impl Core<'_> {
             self.change(line, word, |_, word| {
                 let step = match kind {
                     FlushKind::Clean => word.clean(me),
-                    _ => word.flush(me),
+                    FlushKind::Flush | FlushKind::Everything => word.flush(me),
                 };
                 step.map(|step| (step, ()))
             })

@@ -1,12 +1,12 @@
-//! Releases: an access that takes what another CPU has written is not earlier than the writing.
+//! Releases: an access that brings in what another CPU has written is not earlier than the store.
 //!
-//! The times of CPUs differ by up to the lag and the quantum of the clock, so that a CPU can meet a store that lies in its
-//! future. Each fused line has the time at which it was last written by a CPU that had to take it for that, or at which a
-//! node without coherence last wrote it back. An access that brings the line in waits until then; what the way costs comes
-//! on top of that.
+//! The times of CPUs differ by up to the lag and the quantum of the clock, so a CPU can meet a store that lies in its
+//! future. Each fused line has a time: that of the last store for which a CPU had to take the line, and without coherence
+//! that of the last write-back. An access that brings the line in waits until that time. The latency of the access comes on
+//! top.
 //!
-//! Stores to a line that the CPU owns already leave no time: the time of the line is a lower bound for those. Whoever
-//! polls or waits for a line shares it, and so the next store of its writer has to take it.
+//! A store to a line that its CPU owns already leaves no time, so the time of the line can be too early. The time is exact
+//! where a reader polls the line: the reader shares the line, and the next store has to take it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -88,7 +88,7 @@ impl Naive {
         match kind {
             _ if !self.coherent(id) => 0,
             FlushKind::Clean => self.clean_anywhere(who, id),
-            _ => self.flush_everywhere(who, id),
+            FlushKind::Flush | FlushKind::Everything => self.flush_everywhere(who, id),
         }
     }
 

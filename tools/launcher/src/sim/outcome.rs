@@ -221,7 +221,7 @@ impl Outcome {
             cycles: time_ps / config.cycle_ps,
             counters,
             breakdown_ps,
-            breakdown_cycles: in_cycles(breakdown_ps, config.cycle_ps),
+            breakdown_cycles: breakdown_ps.map(|ps| ps / config.cycle_ps),
             closure_ppm: ppm(breakdown_ps.total(), time_ps),
         }
     }
@@ -369,25 +369,6 @@ fn region_name(id: u16) -> String {
             part => format!("{}.{}.{part}", w.op.name(), w.memory.name()),
         },
         _ => format!("{id:#x}"),
-    }
-}
-
-fn in_cycles(b: Breakdown, cycle_ps: u64) -> Breakdown {
-    let c = |ps: u64| ps / cycle_ps;
-    Breakdown {
-        inst: c(b.inst),
-        l1: c(b.l1),
-        l2: c(b.l2),
-        l3: c(b.l3),
-        mem_local: c(b.mem_local),
-        mem_remote: c(b.mem_remote),
-        forward: c(b.forward),
-        link: c(b.link),
-        snoop: c(b.snoop),
-        release: c(b.release),
-        ipi: c(b.ipi),
-        msg_wait: c(b.msg_wait),
-        idle: c(b.idle),
     }
 }
 
