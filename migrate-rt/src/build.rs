@@ -358,7 +358,7 @@ fn migratable(
         Ok::<_, SpineError>((sites, coverage))
     })?;
     let coverage = [*cx, *ca];
-    let table = sites::table([x, a], [sx, sa])?;
+    let table = sites::table([x, a], [sx, sa], &spine.sites)?;
     for program in programs {
         sites::patch(program, &table)?;
     }

@@ -39,6 +39,11 @@ impl Chain {
         self.len.get() >= MAX_CHAIN
     }
 
+    /// Whether the running thread got the CPU from no other thread.
+    pub fn is_empty(&self) -> bool {
+        self.len.get() == 0
+    }
+
     /// The thread that gave the CPU to the running thread, and how.
     pub fn last(&self) -> Option<(&'static Thread, SwitchReason)> {
         self.links

@@ -264,11 +264,15 @@ impl Pass<'_> {
 
     fn site(&mut self, f: &Function, inst: &str, call: &Call) -> u64 {
         let id = self.sites.len() as u64 + 1;
+        let targets = self.graph.targets(call);
+        let recursive = matches!(&call.callee, Callee::Named(name) if *name == f.name)
+            || targets.contains(&f.name);
         self.sites.push(Site {
             id,
             function: f.name.trim_matches('"').to_owned(),
             source: self.places.of_instruction(inst),
-            targets: self.graph.targets(call),
+            targets,
+            recursive,
         });
         id
     }

@@ -82,6 +82,8 @@ pub struct Site {
     pub source: Option<Place>,
     /// For a call through a pointer: what it can reach.
     pub targets: Vec<String>,
+    /// Whether the function may call itself here: many frames of one stack may then return to the site.
+    pub recursive: bool,
 }
 
 /// What the pass has made of a program.

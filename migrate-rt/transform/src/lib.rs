@@ -132,6 +132,11 @@ impl Places {
         ((ret as u32).wrapping_mul(self.factor) >> (self.shift & 31)) as usize
     }
 
+    /// Whether a slot is at its first place in a table.
+    pub fn is_at_first(self, slots: &[Slot], slot: Slot) -> bool {
+        slots.get(self.first(slot.ret.into())) == Some(&slot)
+    }
+
     /// Puts a slot into a table, moving others to their other places if it has to. `false`: the table is to
     /// be made anew, with the next try.
     pub fn put(self, slots: &mut [Slot], mut slot: Slot) -> bool {
@@ -228,6 +233,62 @@ impl<'a> Sites<'a> {
     }
 }
 
+/// Walks on from the frame of number [`KEPT`]: as the loop in [`transform`], of which it takes the registers otherwise.
+/// Frame, return address, room, number of frames, and what the table says of the last return address.
+#[cold]
+#[inline(never)]
+fn walk_on(
+    sites: &Sites<'_>,
+    memory: &impl Memory,
+    (mut frame, mut back): (u64, u64),
+    mut room: u64,
+    most: u64,
+) -> Result<(u64, u64, u64, usize, u64), Fault> {
+    let mut frames = KEPT;
+    loop {
+        let found = sites.find(back).ok_or(Fault::UnknownReturn(back))?;
+        let (_, step) = target(found);
+        // Bounds the walk: from here on every frame takes some room.
+        if step < 16 || room + step > most || frame == 0 {
+            return Ok((frame, back, room, frames, found));
+        }
+        room += step;
+        frames += 1;
+        back = memory.read(frame.wrapping_add(8));
+        frame = memory.read(frame);
+    }
+}
+
+/// Lays out the frames from number [`KEPT`] on, of which the first one was read as `at` and goes to `record`. The last record.
+#[cold]
+#[inline(never)]
+fn lay_out_on(
+    sites: &Sites<'_>,
+    memory: &mut impl Memory,
+    mut at: (u64, u64),
+    frames: usize,
+    mut record: u64,
+) -> Result<u64, Fault> {
+    for n in KEPT..frames {
+        if n > KEPT {
+            at = (memory.read(at.0), memory.read(at.0 + 8));
+        }
+        let found = sites.find(at.1);
+        record = write_record(memory, record, found.ok_or(Fault::UnknownReturn(at.1))?);
+    }
+    Ok(record)
+}
+
+/// Writes the record of a frame whose caller has the site that was `found`: return address and the caller's record, which is
+/// given back.
+#[inline(always)]
+fn write_record(memory: &mut impl Memory, record: u64, found: u64) -> u64 {
+    let (other, step) = target(found);
+    memory.set(record + 8, other);
+    memory.set(record, record + step);
+    record + step
+}
+
 /// Lays out the frames of a thread on its other stack, which is `size` bytes below `top`.
 ///
 /// `fp` is the frame pointer at a migration point and `ret` where that returns to. Nothing above the
@@ -245,38 +306,34 @@ pub fn transform(
     (top, size): (u64, u64),
 ) -> Result<Landing, Fault> {
     // How much room the frames take decides where the innermost one is.
-    let (mut frame, mut back, mut room, mut frames) = (fp, ret, 0u64, 0usize);
     let most = size.saturating_sub(HEADROOM);
+    let (mut frame, mut back, mut room, mut frames) = (fp, ret, 0u64, 0usize);
     let mut beyond = (0, 0);
-    let mut last = sites.find(back);
-    while let Some(found) = last {
-        let (_, step) = target(found);
-        if frames < KEPT {
-            memory.keep(frames, found);
-        } else {
-            if frames == KEPT {
-                beyond = (frame, back);
-            }
-            // Bounds the walk: from here on every frame takes some room.
-            if step < 16 {
-                break;
-            }
+    let last = loop {
+        let found = sites.find(back).ok_or(Fault::UnknownReturn(back))?;
+        if frames == KEPT {
+            beyond = (frame, back);
+            let last;
+            (frame, back, room, frames, last) = walk_on(sites, memory, beyond, room, most)?;
+            break last;
         }
+        memory.keep(frames, found);
+        let (_, step) = target(found);
         // The base has the largest step of all, which fits no stack.
         if room + step > most || frame == 0 {
-            break;
+            break found;
         }
         room += step;
         frames += 1;
         back = memory.read(frame.wrapping_add(8));
         frame = memory.read(frame);
-        last = sites.find(back);
-    }
-    match last.map(target) {
-        None => return Err(Fault::UnknownReturn(back)),
-        Some((_, step)) if step == u64::from(BASE) => {}
-        Some(_) if frame == 0 => return Err(Fault::Broken(back)),
-        Some(_) => return Err(Fault::TooDeep),
+    };
+    let (base, step) = target(last);
+    if step != u64::from(BASE) {
+        return Err(match frame {
+            0 => Fault::Broken(back),
+            _ => Fault::TooDeep,
+        });
     }
     if frame != 0 || frames == 0 {
         return Err(Fault::Broken(back));
@@ -284,27 +341,18 @@ pub fn transform(
     let sp = top - room;
     let (pc, step) = target(memory.kept(0));
     let first = sp + step - 16;
-    let mut cfa = sp + step;
+    // Where the next frame's record goes: right below its CFA.
+    let mut record = first;
     for n in 1..frames.min(KEPT) {
-        let (other, step) = target(memory.kept(n));
-        memory.set(cfa - 8, other);
-        memory.set(cfa - 16, cfa + step - 16);
-        cfa += step;
+        let found = memory.kept(n);
+        record = write_record(memory, record, found);
     }
-    for n in KEPT..frames {
-        if n > KEPT {
-            beyond = (memory.read(beyond.0), memory.read(beyond.0 + 8));
-        }
-        let found = sites.find(beyond.1);
-        let (other, step) = target(found.ok_or(Fault::UnknownReturn(beyond.1))?);
-        memory.set(cfa - 8, other);
-        memory.set(cfa - 16, cfa + step - 16);
-        cfa += step;
+    if frames > KEPT {
+        record = lay_out_on(sites, memory, beyond, frames, record)?;
     }
     // The outermost frame's record ends the chain.
-    let (base, _) = last.map_or((0, 0), target);
-    memory.set(cfa - 8, base);
-    memory.set(cfa - 16, 0);
+    memory.set(record + 8, base);
+    memory.set(record, 0);
     Ok(Landing {
         pc,
         sp,

@@ -114,7 +114,7 @@ const DIRECT_NS: u64 = 10_000_000;
 /// budget, or within the budget of a thread that gave it the CPU, is always left to its scheduler.
 pub fn run_at_once<P: Platform>(cx: &KernelCtx, t: &'static Thread) -> bool {
     let local = cx.local;
-    let idle = local.thread.get().is_none() && local.chain.last().is_none();
+    let idle = local.thread.get().is_none() && local.chain.is_empty();
     let scheduled =
         t.scheduler.load(Ordering::Relaxed) != 0 && t.budget.load(Ordering::Relaxed) == 0;
     let waits = || {

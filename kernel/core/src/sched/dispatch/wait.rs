@@ -168,6 +168,8 @@ fn scheduler_line(cx: &KernelCtx, t: &Thread) -> Option<&'static Line> {
 /// # Errors
 ///
 /// [`Error::Exists`] if another thread waits there.
+// Not part of `Receive`: a call that finds news would save the registers that a wait needs.
+#[inline(never)]
 pub fn block<P: Platform>(
     cx: &KernelCtx,
     endpoints: u64,

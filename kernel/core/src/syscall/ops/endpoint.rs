@@ -96,9 +96,9 @@ pub fn receive_at<P: Platform>(
 ) -> Result<OpOutcome> {
     let news = dispatch::take_pending::<P>(cx, line);
     if news != 0 || deadline == NOW {
-        // Schedulers look often, and at the same endpoint.
-        let noted = cx.local.root_line.get();
-        if noted.is_none_or(|(_, at)| !core::ptr::eq(at, line)) && cx.local.chain.last().is_none() {
+        // Only a thread under all others can be a root thread. Schedulers look often, and at the same endpoint.
+        let noted = || cx.local.root_line.get().map(|(_, at)| at);
+        if cx.local.chain.is_empty() && !noted().is_some_and(|at| core::ptr::eq(at, line)) {
             dispatch::listens(cx, current(cx), object, line)?;
         }
         return Ok(OpOutcome::Value(news));
