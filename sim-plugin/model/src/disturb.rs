@@ -87,12 +87,6 @@ impl<'a> Disturbed<'a> {
         self.own.load(Ordering::Acquire) ^ self.seen
     }
 
-    /// Whether another CPU has ever changed the word of a line that this CPU may have had.
-    #[inline]
-    pub fn ever(&self) -> bool {
-        self.own.load(Ordering::Acquire) != 0
-    }
-
     /// What has happened since this was asked last.
     #[inline]
     pub fn heed(&mut self) -> Disturbance {

@@ -248,7 +248,11 @@ impl LastLevel<'_> {
     }
 
     /// The key of a copy that is not valid; see [`Cache::invalid_in_full_set`].
-    pub fn invalid_in_full_set(&self, line: u64, is_valid: impl Fn(u64) -> bool) -> Option<u64> {
+    pub fn invalid_in_full_set(
+        &self,
+        line: u64,
+        is_valid: impl Fn(u64) -> bool,
+    ) -> Option<Option<u64>> {
         match self {
             Self::Own(cache) => cache.invalid_in_full_set(line, is_valid),
             Self::Shared(cache) => {
@@ -256,10 +260,8 @@ impl LastLevel<'_> {
                 // Without the lock: a key that is missed for once is found by the next fill.
                 let row = &cache.words[start + 1..=start + cache.ways];
                 let mut keys = row.iter().map(get);
-                if keys.clone().any(|key| key == EMPTY) {
-                    return None;
-                }
-                keys.find(|&key| !is_valid(key))
+                let full = keys.clone().all(|key| key != EMPTY);
+                full.then(|| keys.find(|&key| !is_valid(key)))
             }
         }
     }

@@ -31,6 +31,7 @@ pub use system::{Storage, System};
 
 use std::sync::atomic::AtomicU64;
 
+use self::invalid::Invalid;
 use crate::account::Counters;
 use crate::cache::{Cache, identity};
 use crate::config::{Latencies, MemoryModel, SimConfig, SnoopCosts};
@@ -127,6 +128,7 @@ impl Look {
 pub struct Core<'a> {
     l1d: FirstLevel,
     disturbed: Disturbed<'a>,
+    invalid: Invalid,
     directory: &'a [AtomicU64],
     mine: Mine,
     pub(crate) counts: Counters,
@@ -172,6 +174,7 @@ impl<'a> Core<'a> {
             l3,
             directory,
             disturbed: Disturbed::new(config, me, shared.disturbed),
+            invalid: Invalid::new(shape),
             memory,
             me,
             mine: Mine::new(me),
@@ -274,6 +277,9 @@ impl<'a> Core<'a> {
         if look.readable && (self.l1i.first(line) == look.key || self.l1i.promote(look.key)) {
             return 0;
         }
+        if self.disturbed.news() != 0 {
+            self.heed();
+        }
         self.slow(Kind::Fetch, line, index)
     }
 
@@ -366,8 +372,14 @@ impl<'a> Core<'a> {
     fn heed(&mut self) {
         match self.disturbed.heed() {
             Disturbance::None => {}
-            Disturbance::Line(line) => self.l1d.forget_line(line),
-            Disturbance::Lines => self.l1d.forget_names(),
+            Disturbance::Line(line) => {
+                self.l1d.forget_line(line);
+                self.invalid.note(line);
+            }
+            Disturbance::Lines => {
+                self.l1d.forget_names();
+                self.invalid.note_all();
+            }
         }
     }
 
@@ -454,6 +466,12 @@ impl<'a> Core<'a> {
     ) -> Option<(Word, Step, T)> {
         let taken = update(word, |word| step(self, word))?;
         self.disturbed.announce(line, taken.0, taken.1.next);
+        let (before, after) = (taken.0, taken.1.next);
+        if before.shared_by(self.me.node)
+            && (!after.shared_by(self.me.node) || after.version() != before.version())
+        {
+            self.invalid.note(line);
+        }
         Some(taken)
     }
 

@@ -288,13 +288,15 @@ impl FirstLevel {
     }
 
     /// The key of a copy of a line's set that is not valid; see [`crate::cache::Cache::invalid_in_full_set`].
-    pub fn invalid_in_full_set(&self, line: u64, is_valid: impl Fn(u64) -> bool) -> Option<u64> {
+    pub fn invalid_in_full_set(
+        &self,
+        line: u64,
+        is_valid: impl Fn(u64) -> bool,
+    ) -> Option<Option<u64>> {
         let first = self.sets.start(line) * ROW;
         let mut keys = (first..first + self.sets.ways).map(|slot| self.key(slot));
-        if keys.clone().any(|key| key == EMPTY) {
-            return None;
-        }
-        keys.find(|&key| !is_valid(key))
+        let full = keys.clone().all(|key| key != EMPTY);
+        full.then(|| keys.find(|&key| !is_valid(key)))
     }
 
     /// Removes all copies.
