@@ -3,8 +3,8 @@
 //! A set is a row of keys, the most recently used first, so that the usual hit is one comparison,
 //! and a row of eight ways is one line of the host. A key is the line's number, above it the
 //! version of a fused line (see [`crate::directory`]). Whoever takes a line away from a node bumps
-//! its version; the node's copies then no longer match. Such a dead copy keeps its place: it is
-//! refilled there when its line returns, otherwise it ages like any other.
+//! its version; the node's copies then no longer match. Such a dead copy is an invalid
+//! way: the next fill of its full set takes it (see [`Cache::invalid_in_full_set`]).
 //!
 //! Ways without a copy are at the end of their row.
 
@@ -182,6 +182,16 @@ impl Cache {
         }
         rows[last / ROW].0[last % ROW] = EMPTY;
         true
+    }
+
+    /// The key of a copy of a line's set that is not valid; `Some(None)` if all are. `None` if the set has an empty way.
+    pub fn invalid_in_full_set(
+        &self,
+        line: u64,
+        is_valid: impl Fn(u64) -> bool,
+    ) -> Option<Option<u64>> {
+        let full = self.oldest(line) != EMPTY;
+        full.then(|| self.keys(line).find(|&key| !is_valid(key)))
     }
 
     /// Removes all copies.

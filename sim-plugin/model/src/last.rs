@@ -247,6 +247,25 @@ impl LastLevel<'_> {
         }
     }
 
+    /// The key of a copy that is not valid; see [`Cache::invalid_in_full_set`].
+    pub fn invalid_in_full_set(
+        &self,
+        line: u64,
+        is_valid: impl Fn(u64) -> bool,
+    ) -> Option<Option<u64>> {
+        match self {
+            Self::Own(cache) => cache.invalid_in_full_set(line, is_valid),
+            Self::Shared(cache) => {
+                let start = (line & cache.set_mask) as usize * cache.stride;
+                // Without the lock: a key that is missed for once is found by the next fill.
+                let row = &cache.words[start + 1..=start + cache.ways];
+                let mut keys = row.iter().map(get);
+                let full = keys.clone().all(|key| key != EMPTY);
+                full.then(|| keys.find(|&key| !is_valid(key)))
+            }
+        }
+    }
+
     /// Removes all copies, and returns their keys.
     pub fn drain(&mut self) -> Vec<u64> {
         match self {

@@ -5,6 +5,7 @@
 //! - An access costs the latency of the level that has the line; instructions found in the first
 //!   level cost nothing. Where all nodes share the last level, a line that another node has modified is
 //!   found there. All levels on the way get a copy, the last level first.
+//! - A fill takes an invalid way of the set, if there is one, before it evicts the least recently used line.
 //! - First and second level evict silently. The last level holds all fused lines that are above it:
 //!   evicting one removes it there, which takes a back-invalidation (BISnp) if somebody had it, and
 //!   ends its node's ownership. Shared copies of other CPUs of the node stay, and it knows nothing of
@@ -19,6 +20,7 @@
 //! it. See [`Memory::index_base`].
 
 mod book;
+mod invalid;
 mod leave;
 mod paths;
 mod release;
@@ -29,6 +31,7 @@ pub use system::{Storage, System};
 
 use std::sync::atomic::AtomicU64;
 
+use self::invalid::Invalid;
 use crate::account::Counters;
 use crate::cache::{Cache, identity};
 use crate::config::{Latencies, MemoryModel, SimConfig, SnoopCosts};
@@ -125,6 +128,7 @@ impl Look {
 pub struct Core<'a> {
     l1d: FirstLevel,
     disturbed: Disturbed<'a>,
+    invalid: Invalid,
     directory: &'a [AtomicU64],
     mine: Mine,
     pub(crate) counts: Counters,
@@ -170,6 +174,7 @@ impl<'a> Core<'a> {
             l3,
             directory,
             disturbed: Disturbed::new(config, me, shared.disturbed),
+            invalid: Invalid::new(shape),
             memory,
             me,
             mine: Mine::new(me),
@@ -272,6 +277,9 @@ impl<'a> Core<'a> {
         if look.readable && (self.l1i.first(line) == look.key || self.l1i.promote(look.key)) {
             return 0;
         }
+        if self.disturbed.news() != 0 {
+            self.heed();
+        }
         self.slow(Kind::Fetch, line, index)
     }
 
@@ -364,8 +372,14 @@ impl<'a> Core<'a> {
     fn heed(&mut self) {
         match self.disturbed.heed() {
             Disturbance::None => {}
-            Disturbance::Line(line) => self.l1d.forget_line(line),
-            Disturbance::Lines => self.l1d.forget_names(),
+            Disturbance::Line(line) => {
+                self.l1d.forget_line(line);
+                self.invalid.note(line);
+            }
+            Disturbance::Lines => {
+                self.l1d.forget_names();
+                self.invalid.note_all();
+            }
         }
     }
 
@@ -413,7 +427,7 @@ impl<'a> Core<'a> {
         let found = if self.l2.touch(key) {
             Found::L2
         } else if self.l3.touch(last_key) {
-            self.l2.push(key, identity);
+            self.fill_second(key, identity);
             Found::L3
         } else {
             return None;
@@ -422,7 +436,13 @@ impl<'a> Core<'a> {
         Some(self.book(kind, found, line))
     }
 
+    fn fill_second(&mut self, key: u64, identity: u64) {
+        self.make_room_second(key & LINE_MASK);
+        self.l2.push(key, identity);
+    }
+
     fn fill_first(&mut self, kind: Kind, key: u64, identity: u64) {
+        self.make_room_first(kind, key & LINE_MASK);
         if kind == Kind::Fetch {
             self.l1i.push(key, identity);
         } else {
@@ -446,6 +466,12 @@ impl<'a> Core<'a> {
     ) -> Option<(Word, Step, T)> {
         let taken = update(word, |word| step(self, word))?;
         self.disturbed.announce(line, taken.0, taken.1.next);
+        let (before, after) = (taken.0, taken.1.next);
+        if before.shared_by(self.me.node)
+            && (!after.shared_by(self.me.node) || after.version() != before.version())
+        {
+            self.invalid.note(line);
+        }
         Some(taken)
     }
 
@@ -467,7 +493,7 @@ impl<'a> Core<'a> {
         }
         let cycles =
             self.book(kind, Found::Nowhere, line) + self.fill_last(last_key, identity(false));
-        self.l2.push(line, identity(false));
+        self.fill_second(line, identity(false));
         self.fill_first(kind, line, identity(false));
         cycles
     }
@@ -542,7 +568,7 @@ impl<'a> Core<'a> {
                 self.l2.touch(new);
             }
             Found::L3 | Found::Nowhere => {
-                self.l2.push(new, identity(true));
+                self.fill_second(new, identity(true));
             }
         }
         self.fill_first(kind, new, identity(true));
@@ -561,6 +587,7 @@ impl<'a> Core<'a> {
 
     /// Puts a line into the last level. Returns what removing another costs.
     fn fill_last(&mut self, key: u64, identity: u64) -> u64 {
+        self.make_room_last(key & LINE_MASK);
         match self.l3.push(key, identity) {
             Some(victim) => self.evicted(victim),
             None => 0,

@@ -287,6 +287,18 @@ impl FirstLevel {
         slot.is_some()
     }
 
+    /// The key of a copy of a line's set that is not valid; see [`crate::cache::Cache::invalid_in_full_set`].
+    pub fn invalid_in_full_set(
+        &self,
+        line: u64,
+        is_valid: impl Fn(u64) -> bool,
+    ) -> Option<Option<u64>> {
+        let first = self.sets.start(line) * ROW;
+        let mut keys = (first..first + self.sets.ways).map(|slot| self.key(slot));
+        let full = keys.clone().all(|key| key != EMPTY);
+        full.then(|| keys.find(|&key| !is_valid(key)))
+    }
+
     /// Removes all copies.
     pub fn clear(&mut self) {
         self.memo.clear();

@@ -76,12 +76,13 @@ impl Level {
             set.push(new);
             return None;
         }
-        let oldest = set.iter_mut().min_by_key(|block| block.used)?;
+        // An invalid block goes first, otherwise the one that was used longest ago.
+        let oldest = set.iter_mut().min_by_key(|b| (b.valid, b.used))?;
         let gone = std::mem::replace(oldest, new);
         gone.valid.then_some(gone.id)
     }
 
-    /// Marks a copy as no longer good. It keeps its place.
+    /// Marks a copy as no longer good. The next fill of its full set takes its place.
     pub(super) fn invalidate(&mut self, id: Id) {
         if let Some(block) = self.block(id) {
             block.valid = false;

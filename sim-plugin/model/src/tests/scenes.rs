@@ -81,8 +81,13 @@ fn scenes() -> Vec<Scene<'static>> {
     scenes
 }
 
-/// Carries out an access such as `0.1r`, and gives its cycles, node and CPU.
+/// Lines this far apart are in the same set of every cache.
+const SAME_SET: u64 = 16;
+
+/// Carries out an access such as `0.1r` or `0r@2`, and gives its cycles, node and CPU.
 fn access(pair: &mut Pair<'_>, text: &str, mut line: u64) -> (u64, usize, usize) {
+    let (text, number) = text.split_once('@').unwrap_or((text, "0"));
+    line += number.parse::<u64>().unwrap() * SAME_SET;
     let (place, what) = text.split_at(text.len() - 1);
     let (node, cpu) = place.split_once('.').unwrap_or((place, "0"));
     let (node, cpu) = (node.parse().unwrap(), cpu.parse().unwrap());
@@ -125,6 +130,7 @@ fn value(sum: &str, node: &NodeConfig) -> u64 {
     let (latency, snoop) = (node.latency, node.snoop);
     let price = |name: &str| match name {
         "l1" => latency.l1,
+        "l2" => latency.l2,
         "l3" => latency.l3,
         "local" => latency.local,
         "remote" => latency.remote,
