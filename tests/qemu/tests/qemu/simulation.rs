@@ -210,8 +210,8 @@ fn operations(each: u64, outcome: &Outcome) -> Result<(), String> {
     for node in &outcome.nodes {
         let (part, c) = (&node.total, &node.total.counters);
         ensure(
-            c.traps > 0 && c.returns > 0 && c.fences > 0,
-            "there are traps, returns and fences",
+            c.traps > 0 && c.returns > 0,
+            "there are traps and returns",
             part,
         )?;
         ensure(
@@ -221,7 +221,11 @@ fn operations(each: u64, outcome: &Outcome) -> Result<(), String> {
         )?;
         ensure(part.closure_ppm == 0, "the account closes", part)?;
     }
-    Ok(())
+    match outcome.nodes.iter().map(|n| n.total.counters.fences).sum() {
+        // The kernel of x86-64 has no fence of its own.
+        0u64 => Err("there is no fence".into()),
+        _ => Ok(()),
+    }
 }
 
 /// A run in strict order that nothing has disturbed.
