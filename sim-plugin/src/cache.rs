@@ -20,6 +20,7 @@
 //! | access to a device | not at all; counted |
 //! | flush, write-back of a line; DC ZVA | by the address, computed from the registers |
 //! | flush of everything | what is written back; the misses that follow |
+//! | trap, return, fence and the like ([`crate::system`]) | its price; counted |
 
 mod passed;
 mod watch;
@@ -38,6 +39,7 @@ use dyad_sim_model::account::Counters;
 use dyad_sim_model::coherent::{Core, FlushKind};
 use dyad_sim_model::config::LINE_BYTES;
 use dyad_sim_model::first::Name;
+use dyad_sim_model::system::{Operation, SystemCosts};
 
 use crate::cached::Setup;
 use crate::clock;
@@ -154,6 +156,9 @@ pub struct Cpu {
     words: Words,
     tlb: Tlb,
     core: Core<'static>,
+    costs: SystemCosts,
+    /// What [`operate`](Cpu::operate) has counted.
+    operated: Counters,
     watchers: Vec<Box<dyn Watcher>>,
     turn: u64,
     /// Picoseconds by which a cycle of latency moves the CPU's time; 0 if it does not.
@@ -187,6 +192,8 @@ impl Cpu {
             words: Words::of(number),
             tlb: Tlb::new(),
             core: setup.core(number as usize),
+            costs: setup.costs(),
+            operated: Counters::default(),
             watchers: setup.watchers(number as usize),
             turn: 0,
             cycle_ps: setup.cycle_ps(),
@@ -393,6 +400,15 @@ impl Cpu {
         self.pass(cycles);
     }
 
+    /// The CPU does something that has a price of its own.
+    pub fn operate(&mut self, operation: Operation) {
+        let cycles = operation.charge(&self.costs, &mut self.operated);
+        // What is free is no reason to look at the time.
+        if cycles > 0 {
+            self.pass(cycles);
+        }
+    }
+
     /// In strict order: from here on it is the turn with this number.
     pub fn turn(&mut self, number: u64) {
         if self.turn != number {
@@ -443,7 +459,7 @@ impl Cpu {
         let (lower, upper) = self.words.instructions();
         Counters {
             instructions: (lower + upper).wrapping_sub(left),
-            ..self.core.counts()
+            ..self.core.counts() + self.operated
         }
     }
 

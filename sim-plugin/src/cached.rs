@@ -8,6 +8,7 @@
 //! | atomic | its loads only: QEMU shows both halves |
 //! | acts on a line ([`crate::maintenance`]) | before it starts, with the registers |
 //! | changes translations | before it starts |
+//! | has a price of its own ([`crate::system`]) | before it starts |
 //! | marker | before it starts, with the number of instructions left in its block |
 //!
 //! What callbacks are given is interned and never freed: QEMU may drop a block and translate it again,
@@ -31,6 +32,7 @@ use dyad_sim_model::report::{
     Breakdown, Counters, CpuReport, Durations, RoiReport, SanitizerReport,
 };
 use dyad_sim_model::shared::Areas;
+use dyad_sim_model::system::SystemCosts;
 
 use crate::cache::{Fetch, Line, LineAction, Part, Passed, Watcher};
 use crate::classify::{self, kind};
@@ -41,6 +43,7 @@ use crate::maintenance::{Maintenance, Scope, maintenance};
 use crate::options::{self, Options};
 use crate::regions::Region;
 use crate::sanitizer::Sanitizer;
+use crate::system::{self, Vectors};
 use crate::tlb::Frame;
 use crate::tracer::Tracer;
 
@@ -64,6 +67,7 @@ pub struct Setup {
     sanitizer: Option<Sanitizer>,
     words: &'static [AtomicU64],
     code: Mutex<CodeMap>,
+    vectors: Option<Vectors>,
     fetches: Intern<Fetch>,
     actions: Intern<LineAction>,
     markers: Intern<MarkerSite>,
@@ -199,6 +203,7 @@ impl Setup {
             sanitizer,
             words,
             code: Mutex::new(CodeMap::new(isa, pools)),
+            vectors: options.vectors.map(|first| Vectors::new(isa, first)),
             fetches: Intern::new(),
             actions: Intern::new(),
             markers: Intern::new(),
@@ -340,6 +345,11 @@ impl Setup {
         self.config.nodes[self.node].cpus == 1
     }
 
+    /// What operations of the node's CPUs cost.
+    pub fn costs(&self) -> SystemCosts {
+        self.config.nodes[self.node].cost
+    }
+
     /// Latency of a hit in the first level.
     pub fn l1_cycles(&self) -> u64 {
         self.config.nodes[self.node].latency.l1
@@ -410,6 +420,10 @@ impl Setup {
             }
             Decoded::Prefix => return,
             Decoded::Other => {}
+        }
+        let begins = system::begins(self.isa, self.vectors, instruction.address(), code);
+        if let Some(operation) = begins {
+            instruction.report_operation(operation);
         }
         match maintenance(self.isa, code) {
             Some(Maintenance::Line(op, operand)) => {

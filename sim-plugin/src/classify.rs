@@ -9,6 +9,8 @@
 
 use dyad_abi::Isa;
 
+use crate::prefixes::split;
+
 /// A kind of instruction that is counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -72,17 +74,7 @@ pub fn is_narrow(isa: Isa, code: &[u8]) -> bool {
 }
 
 fn x86_is_narrow(code: &[u8]) -> bool {
-    let mut rest = code;
-    while let [
-        0x66 | 0xf2 | 0xf3 | 0x2e | 0x36 | 0x3e | 0x26 | 0x64 | 0x65 | 0x67,
-        tail @ ..,
-    ] = rest
-    {
-        rest = tail;
-    }
-    if let [0x40..=0x4f, tail @ ..] = rest {
-        rest = tail;
-    }
+    let (_, rest) = split(code);
     match *rest {
         // CMOV, SETcc, MOVZX, MOVSX, BT, IMUL; the rest of the two-byte opcodes has vectors in it.
         [0x0f, second, ..] => {
@@ -98,23 +90,11 @@ fn x86_is_narrow(code: &[u8]) -> bool {
 }
 
 fn x86(code: &[u8]) -> Kind {
-    let (mut operand_size, mut repeat) = (false, false);
-    let mut rest = code;
-    // Legacy prefixes, in any order.
-    while let [first, tail @ ..] = rest {
-        match first {
-            0xf0 => return Kind::Atomic,
-            0x66 => operand_size = true,
-            0xf2 | 0xf3 => repeat = true,
-            0x67 | 0x2e | 0x36 | 0x3e | 0x26 | 0x64 | 0x65 => {}
-            _ => break,
-        }
-        rest = tail;
+    let (prefixes, rest) = split(code);
+    if prefixes.lock {
+        return Kind::Atomic;
     }
-    // REX comes last.
-    if let [0x40..=0x4f, tail @ ..] = rest {
-        rest = tail;
-    }
+    let (operand_size, repeat) = (prefixes.operand_size, prefixes.repeat);
     match *rest {
         [0x86 | 0x87, modrm, ..] if modrm < 0xc0 => Kind::Atomic,
         [0x0f, 0xae, modrm, ..] => {

@@ -3,7 +3,7 @@
 //!
 //! Loaded with
 //! `-plugin libdyad_sim.so,out=FILE[,level=count|cache|timing][,unit=block|instruction][,windows=on|off][,sites=on|off][,node=N]`
-//! and, beyond level `count`, `config=FILE,caches=FILE,pools=FILE:...`; for the clock
+//! and, beyond level `count`, `config=FILE,caches=FILE,pools=FILE:...[,vectors=ADDRESS]`; for the clock
 //! `config=FILE,clock=FILE,pages=FILE,doorbells=NAME[,patience_ms=N]`.
 //! Level `count` counts executed instructions per CPU, with inline operations and no call per
 //! instruction, and writes them to `out` as JSON when QEMU ends. With `windows=on` it also counts
@@ -23,6 +23,8 @@
 //! | `sanitizer` | without coherent caches: what kernels forget to flush |
 //! | `regions` | regions of interest |
 //! | `tracer` | traces of everything that is done to memory |
+//! | `system` | traps, returns, fences and the like by their machine code |
+//! | `prefixes` | prefixes of x86-64's instructions |
 //! | `classify` | atomics, flushes, fences by their machine code |
 //! | `windows` | windows of measurement: state machine, samples |
 //! | `masked` | stretches with interrupts masked: state machine, the longest ones |
@@ -53,10 +55,12 @@ mod masked;
 #[cfg(not(test))]
 mod observe;
 mod options;
+mod prefixes;
 mod regions;
 mod report;
 #[cfg(not(test))]
 mod sanitizer;
+mod system;
 mod tlb;
 #[cfg(not(test))]
 mod tracer;

@@ -16,6 +16,10 @@
 //! DC CVAU is for instruction fetches and stays inside of a node.
 
 use dyad_abi::Isa;
+use dyad_sim_model::system::Operation;
+
+use crate::prefixes::split;
+use crate::system::operation;
 
 /// What is done to the line of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,36 +87,23 @@ pub enum Maintenance {
 
 /// What the instruction `code` does to caches or translations; `None` for almost all.
 pub fn maintenance(isa: Isa, code: &[u8]) -> Option<Maintenance> {
-    match isa {
-        Isa::X86_64 => x86(code),
-        Isa::Aarch64 => aarch64(u32::from_le_bytes(code.try_into().ok()?)),
-    }
+    let word = || Some(u32::from_le_bytes(code.try_into().ok()?));
+    let scope = match (isa, operation(isa, code)) {
+        (Isa::Aarch64, Some(Operation::TlbInvalidation)) => tlbi_scope(word()?),
+        (_, Some(Operation::RootSwitch | Operation::TlbInvalidation)) => Scope::Cpu,
+        (Isa::X86_64, _) => return x86(code),
+        (Isa::Aarch64, _) => return aarch64(word()?),
+    };
+    Some(Maintenance::Translations(scope))
 }
 
 fn x86(code: &[u8]) -> Option<Maintenance> {
-    let (mut operand_size, mut repeat, mut segment) = (false, false, false);
-    let mut rest = code;
-    while let [first, tail @ ..] = rest {
-        match first {
-            0x66 => operand_size = true,
-            0xf2 | 0xf3 => repeat = true,
-            0x64 | 0x65 | 0x67 => segment = true,
-            0x2e | 0x36 | 0x3e | 0x26 => {}
-            _ => break,
-        }
-        rest = tail;
-    }
-    let mut rex = 0;
-    if let [prefix @ 0x40..=0x4f, tail @ ..] = rest {
-        rex = *prefix;
-        rest = tail;
-    }
+    let (prefixes, rest) = split(code);
+    let (operand_size, repeat, rex) = (prefixes.operand_size, prefixes.repeat, prefixes.rex);
     let changes = Some(Maintenance::Translations(Scope::Cpu));
     match *rest {
-        // MOV to a control register.
-        [0x0f, 0x22, modrm, ..] if matches!(modrm >> 3 & 7, 0 | 3 | 4) && rex & 4 == 0 => changes,
-        [0x0f, 0x01, modrm, ..] if modrm < 0xc0 && modrm >> 3 & 7 == 7 => changes,
-        [0x0f, 0x38, 0x82, ..] if operand_size => changes,
+        // MOV to CR0 and CR4.
+        [0x0f, 0x22, modrm, ..] if matches!(modrm >> 3 & 7, 0 | 4) && rex & 4 == 0 => changes,
         [0x0f, 0x30, ..] => changes,
         [0x0f, 0x09, ..] if !repeat => Some(Maintenance::Everything),
         [0x0f, 0xae, modrm, ref tail @ ..] if modrm < 0xc0 && !repeat => {
@@ -122,7 +113,7 @@ fn x86(code: &[u8]) -> Option<Maintenance> {
                 _ => return None,
             };
             // Segments with a base, and 32-bit addresses: nobody uses them for this.
-            let operand = (!segment).then(|| x86_operand(modrm, rex, tail, code.len()));
+            let operand = (!prefixes.address).then(|| x86_operand(modrm, rex, tail, code.len()));
             Some(Maintenance::Line(op, operand??))
         }
         _ => None,
@@ -191,22 +182,18 @@ fn aarch64(word: u32) -> Option<Maintenance> {
             _ => None,
         };
     }
-    // TLBI: SYS with CRn 8 (or 9, with nXS), any op1. CRm tells the domain: 1 and 3 (5: by range,
-    // outer; 2: by range, inner) are shareable.
-    if is(0xfff8_e000, 0xd508_8000) {
-        let scope = match word >> 8 & 15 {
-            6 | 7 => Scope::Cpu,
-            _ => Scope::Machine,
-        };
-        return Some(Maintenance::Translations(scope));
+    // MSR to SCTLR_EL1, TCR_EL1.
+    matches!(word & 0xffff_ffe0, 0xd518_1000 | 0xd518_2040)
+        .then_some(Maintenance::Translations(Scope::Cpu))
+}
+
+/// Whose translations a TLBI invalidates. CRm tells the domain: 1 and 3 (5: by range, outer; 2: by range, inner) are
+/// shareable.
+const fn tlbi_scope(word: u32) -> Scope {
+    match word >> 8 & 15 {
+        6 | 7 => Scope::Cpu,
+        _ => Scope::Machine,
     }
-    // MSR to SCTLR_EL1, TTBR0_EL1, TTBR1_EL1, TCR_EL1.
-    let register = word & 0xffff_ffe0;
-    matches!(
-        register,
-        0xd518_1000 | 0xd518_2000 | 0xd518_2020 | 0xd518_2040
-    )
-    .then_some(Maintenance::Translations(Scope::Cpu))
 }
 
 #[cfg(test)]

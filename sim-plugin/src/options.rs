@@ -51,6 +51,8 @@ pub struct Options {
     pub check: bool,
     /// Files of the pools, with colons between them.
     pub pools: Option<String>,
+    /// Address of the kernel's first exception vector: see [`Vectors`](crate::system::Vectors).
+    pub vectors: Option<u64>,
     /// File that the sanitizers of all machines share.
     pub sanitizer: Option<String>,
 }
@@ -65,7 +67,7 @@ impl Options {
         let (mut out, mut level, mut unit) = (None, None, None);
         let (mut windows, mut sites, mut node) = (None, None, None);
         let (mut config, mut caches, mut pools) = (None, None, None);
-        let (mut trace, mut check, mut sanitizer) = (None, None, None);
+        let (mut trace, mut check, mut sanitizer, mut vectors) = (None, None, None, None);
         for arg in args {
             let (key, value) = arg
                 .split_once('=')
@@ -81,13 +83,14 @@ impl Options {
                 "config" => config.replace(value.to_string()).is_none(),
                 "caches" => caches.replace(value.to_string()).is_none(),
                 "pools" => pools.replace(value.to_string()).is_none(),
+                "vectors" => vectors.replace(parse_address(key, value)?).is_none(),
                 "check" => check.replace(parse_switch(key, value)?).is_none(),
                 "sanitizer" => sanitizer.replace(value.to_string()).is_none(),
                 "trace" => trace.replace(value.to_string()).is_none(),
                 _ => {
                     return Err(format!(
                         "unknown option {key:?}; possible: out, level, unit, windows, sites, node, \
-                         config, caches, pools, trace, check, sanitizer"
+                         config, caches, pools, vectors, trace, check, sanitizer"
                     ));
                 }
             };
@@ -105,6 +108,7 @@ impl Options {
             config,
             caches,
             pools,
+            vectors,
             trace,
             check: check.unwrap_or(false),
             sanitizer,
@@ -147,6 +151,13 @@ fn parse_switch(key: &str, value: &str) -> Result<bool, String> {
     }
 }
 
+fn parse_address(key: &str, value: &str) -> Result<u64, String> {
+    let digits = value.strip_prefix("0x");
+    digits
+        .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+        .ok_or_else(|| format!("{key} cannot be {value:?}; possible: an address, as 0x1000"))
+}
+
 fn parse_node(value: &str) -> Result<u8, String> {
     value
         .parse()
@@ -169,6 +180,8 @@ mod tests {
         let all = Options::parse(all.split(',')).unwrap();
         assert_eq!((all.unit, all.node), (Unit::Instruction, Some(3)));
         assert!(all.windows);
+        let vectors = Options::parse(["out=x", "vectors=0xffffffff80001000"]).unwrap();
+        assert_eq!(vectors.vectors, Some(0xffff_ffff_8000_1000));
     }
 
     #[test]
@@ -184,7 +197,7 @@ mod tests {
             (
                 &["ou=x"],
                 "unknown option \"ou\"; possible: out, level, unit, windows, sites, node, config, \
-                 caches, pools, trace, check, sanitizer",
+                 caches, pools, vectors, trace, check, sanitizer",
             ),
             (
                 &["out=x", "level=all"],
@@ -197,6 +210,10 @@ mod tests {
             (
                 &["windows=yes"],
                 "windows cannot be \"yes\"; possible: on, off",
+            ),
+            (
+                &["vectors=12"],
+                "vectors cannot be \"12\"; possible: an address, as 0x1000",
             ),
             (&["node=8"], "node cannot be \"8\"; possible: 0 to 7"),
         ] {

@@ -89,6 +89,18 @@ counters! {
     sibling_writes,
     /// Flushes and cleans of a line.
     flushes,
+    /// Entries into the kernel. The driver of the model counts them, and what follows up to the doorbells.
+    traps,
+    /// Returns from the kernel.
+    returns,
+    /// Switches to another root of the translations.
+    root_switches,
+    /// Instructions that invalidate translations.
+    tlb_invalidations,
+    /// Fences.
+    fences,
+    /// Doorbells rung.
+    doorbells,
     /// Cycles waited for the second level.
     l2_cycles,
     /// Cycles waited for the last level.
@@ -105,6 +117,8 @@ counters! {
     snoop_cycles,
     /// Cycles waited until the time at which another CPU had written what an access takes.
     release_cycles,
+    /// Cycles that traps, returns, switches of the root, invalidations of translations, fences and doorbells took.
+    system_cycles,
 }
 
 impl Add for Counters {
@@ -149,7 +163,7 @@ impl Counters {
         self.l2_misses - self.l3_misses
     }
 
-    /// As reports have them. Doorbells are counted elsewhere.
+    /// As reports have them. Doorbells taken are counted elsewhere.
     pub const fn report(&self) -> report::Counters {
         report::Counters {
             instructions: self.instructions,
@@ -178,7 +192,12 @@ impl Counters {
             upgrades_snooped: self.upgrades_snooped,
             sibling_writes: self.sibling_writes,
             flushes: self.flushes,
-            ipis_sent: 0,
+            traps: self.traps,
+            returns: self.returns,
+            root_switches: self.root_switches,
+            tlb_invalidations: self.tlb_invalidations,
+            fences: self.fences,
+            ipis_sent: self.doorbells,
             ipis_received: 0,
         }
     }
@@ -254,6 +273,7 @@ pub const fn breakdown(
         link: counts.link_cycles * ps,
         snoop: counts.snoop_cycles * ps,
         release: counts.release_cycles * ps,
+        system: counts.system_cycles * ps,
         ipi: waits.ipi,
         msg_wait: 0,
         idle: waits.idle,
@@ -309,9 +329,9 @@ mod tests {
         let timing = breakdown(Level::Timing, &node, &counts, waits);
         assert_eq!(timing.total(), outside + cycles * node.cycle_ps);
         assert!(timing.values().iter().enumerate().all(|(i, &part)| {
-            // No near memory is in the pattern, the link has no price of its own, CPUs have no times of their own, and
-            // waits for messages are told apart later; all else takes time.
-            let none = ["mem_local", "link", "release", "msg_wait"];
+            // No near memory is in the pattern, the link has no price of its own, CPUs have no times of their own, only
+            // accesses are made, and waits for messages are told apart later; all else takes time.
+            let none = ["mem_local", "link", "release", "system", "msg_wait"];
             (part == 0) == none.contains(&Breakdown::NAMES[i])
         }));
         // What is not fed back takes none.

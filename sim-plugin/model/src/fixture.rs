@@ -36,6 +36,7 @@ pub fn node(cpus: usize) -> NodeConfig {
             writeback: 73,
             ..SnoopCosts::default()
         },
+        cost: SystemCosts::default(),
     }
 }
 

@@ -14,6 +14,7 @@
 //! | [`coherent`] | a CPU's levels in front of the directory |
 //! | [`account`] | counters, and where time went |
 //! | [`incoherent`] | what kernels forget to write back and to drop, if caches are not coherent |
+//! | [`system`] | traps, fences and the like, and their prices |
 //! | [`trace`] | recorded accesses, and replaying them |
 //! | `naive` | the model again, as simply as possible, to compare with (feature `naive`) |
 //! | [`clock`] | the fused clock: time, events and order of all CPUs |
@@ -37,6 +38,7 @@ pub mod naive;
 pub mod report;
 mod rows;
 pub mod shared;
+pub mod system;
 pub mod trace;
 
 #[cfg(test)]

@@ -113,6 +113,16 @@ sums! {
         sibling_writes,
         /// Instructions that write back or invalidate a line.
         flushes,
+        /// Entries into the kernel: system calls, faults, interrupts.
+        traps,
+        /// Returns from the kernel.
+        returns,
+        /// Switches to another root of the translations.
+        root_switches,
+        /// Instructions that invalidate translations.
+        tlb_invalidations,
+        /// MFENCE, DSB and ISB.
+        fences,
         /// Doorbells rung for other nodes.
         ipis_sent,
         /// Doorbells taken.
@@ -143,7 +153,9 @@ sums! {
         snoop,
         /// Until the time at which another CPU had written what an access takes.
         release,
-        /// Doorbells.
+        /// Traps, returns, switches of the root, invalidations of translations, fences, and doorbells of the CPU that rings.
+        system,
+        /// Doorbells on their way.
         ipi,
         /// Waiting for messages, halted or not, while there is nothing else to do.
         msg_wait,
@@ -592,7 +604,7 @@ mod tests {
         };
         assert_eq!(Breakdown::NAMES.first(), Some(&"inst"));
         assert_eq!(Breakdown::NAMES.last(), Some(&"idle"));
-        assert_eq!((b.values()[0], b.values()[12], b.total()), (1, 9, 10));
+        assert_eq!((b.values()[0], b.values()[13], b.total()), (1, 9, 10));
         let (counters, breakdown, time) = full().sum();
         assert_eq!((counters.bi_snp, breakdown.total(), time), (4, 5, 3));
     }

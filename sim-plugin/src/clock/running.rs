@@ -18,6 +18,7 @@ use dyad_sim_model::clock::supervise::Overseer;
 use dyad_sim_model::clock::{Coupling, Interrupt, Order, PS, Shape, Slice, Times, Who, mix, words};
 use dyad_sim_model::config::{self, Level as SimLevel, NodeConfig};
 use dyad_sim_model::report::{ClockReport, Counters, CpuReport};
+use dyad_sim_model::system::Operation;
 
 use super::doorbells::Doorbells;
 use super::hand::{Hand, LIMIT, Phase};
@@ -412,6 +413,7 @@ impl Clock {
                     cpu.coupling.ring(now, Who::new(node, to));
                     // The CPU itself, perhaps: nobody else would tell it.
                     self.event_changed(index, cpu);
+                    with_cpu(index, |c| c.operate(Operation::Doorbell));
                 }
             }
             ClockCall::Console => self.write(cpu.id, word(guest::TEXT_LEN)),

@@ -9,6 +9,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use dyad_abi::ident::MAX_CPUS;
+use dyad_sim_model::system::Operation;
 
 use super::{
     AccessCallback, Block, ExecCallback, Instruction, MemInfo, NO_REGISTERS, READS, RawBlock,
@@ -198,6 +199,13 @@ extern "C" fn changes_translations(cpu: c_uint, machine: *mut c_void) {
     }
 }
 
+extern "C" fn operates(cpu: c_uint, operation: *mut c_void) {
+    if let Some(&operation) = Operation::ALL.get(operation.addr()) {
+        // SAFETY: 1. A callback of this CPU.
+        unsafe { this(cpu) }.operate(operation);
+    }
+}
+
 extern "C" fn marked(cpu: c_uint, site: *mut c_void) {
     // SAFETY: 1. A callback of this CPU. 2. What was registered with it is a `MarkerSite` that lives for ever.
     let (this, site) = unsafe { (this(cpu), &*site.cast::<MarkerSite>()) };
@@ -363,6 +371,13 @@ impl Instruction<'_> {
         unsafe {
             qemu_plugin_register_vcpu_insn_exec_cb(self.raw, flushes_everything, NO_REGISTERS, at);
         }
+    }
+
+    /// Reports that an operation begins with it, before it is executed.
+    pub fn report_operation(&self, operation: Operation) {
+        let number = std::ptr::without_provenance_mut(operation as usize);
+        // SAFETY: 1. The instruction is valid as long as its block; the callback takes the pointer for the number that it is.
+        unsafe { qemu_plugin_register_vcpu_insn_exec_cb(self.raw, operates, NO_REGISTERS, number) };
     }
 
     /// Reports that it is a marker, before it is executed.

@@ -178,7 +178,9 @@ impl CacheShape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{ClockConfig, Coherence, Latencies, Level, Order, Pool, SnoopCosts};
+    use crate::config::{
+        ClockConfig, Coherence, Latencies, Level, Order, Pool, SnoopCosts, SystemCosts,
+    };
 
     fn good() -> SimConfig {
         let shape = |size, ways| CacheShape { size, ways };
@@ -206,6 +208,7 @@ mod tests {
                 writeback: 0,
                 ..SnoopCosts::default()
             },
+            cost: SystemCosts::default(),
         };
         let pool = |base, size| Pool { base, size };
         SimConfig {

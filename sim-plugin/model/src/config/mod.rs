@@ -8,6 +8,7 @@ mod check;
 use dyad_abi::Isa;
 use serde::{Deserialize, Serialize};
 
+pub use crate::system::SystemCosts;
 pub use check::{ConfigError, MAX_WAYS};
 
 /// Bytes of a cache line, everywhere.
@@ -192,6 +193,8 @@ pub struct NodeConfig {
     pub latency: Latencies,
     /// Snoops.
     pub snoop: SnoopCosts,
+    /// Traps, fences and the like.
+    pub cost: SystemCosts,
 }
 
 impl NodeConfig {

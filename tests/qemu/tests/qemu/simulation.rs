@@ -198,7 +198,34 @@ fn settings() -> Result<(), Failed> {
     if ratio(&small, 0) > 3 * ratio(&usual, 0).max(1) {
         return Err("the other node's caches have changed too".into());
     }
+    let free = [("cost.trap", "0"), ("cost.fence", "0")];
+    let priced = [("cost.trap", "1000"), ("cost.fence", "1000")];
+    operations(0, &run(Sim::Timing, true, set(&free))?)?;
+    operations(1000, &run(Sim::Timing, true, set(&priced))?)?;
     Ok(())
+}
+
+/// Checks that traps and fences took so many cycles each, and all other operations of the system none.
+fn operations(each: u64, outcome: &Outcome) -> Result<(), String> {
+    for node in &outcome.nodes {
+        let (part, c) = (&node.total, &node.total.counters);
+        ensure(
+            c.traps > 0 && c.returns > 0,
+            "there are traps and returns",
+            part,
+        )?;
+        ensure(
+            part.breakdown_cycles.system == each * (c.traps + c.fences),
+            &format!("a trap and a fence take {each} cycles"),
+            part,
+        )?;
+        ensure(part.closure_ppm == 0, "the account closes", part)?;
+    }
+    match outcome.nodes.iter().map(|n| n.total.counters.fences).sum() {
+        // The kernel of x86-64 has no fence of its own.
+        0u64 => Err("there is no fence".into()),
+        _ => Ok(()),
+    }
 }
 
 /// A run in strict order that nothing has disturbed.

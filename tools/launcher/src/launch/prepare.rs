@@ -28,8 +28,8 @@ use crate::config::{RunConfig, Work};
 use crate::error::Error;
 use crate::machine::{Machine, memory_plan, quoted};
 use crate::pools::{Pools, SharedWords};
-use crate::sim::Outcome;
 use crate::sim::versions::{self, Image, Versions};
+use crate::sim::{Outcome, vectors};
 use crate::symbol::Symboliser;
 use crate::{apps, archive, build, paths, setup, signals, size};
 
@@ -235,6 +235,8 @@ impl System {
             let kernel = built.kernels[isa.index()]
                 .clone()
                 .expect("the kernels of all ISAs in use are built");
+            let vectors = (caches.as_ref().map(|_| vectors::of_image(isa, &kernel))).transpose();
+            let vectors = vectors.map_err(Error::Setup)?;
             let qemu = match &config.test.qemu[isa.index()] {
                 Some(stand_in) => stand_in.clone(),
                 None => setup::qemu_program(isa).into(),
@@ -264,8 +266,8 @@ impl System {
                     plugin: built.plugin.as_deref().zip(simulation.as_ref()).map(
                         |(plugin, sim)| {
                             let mut options = plugin_options(config, sim, plugin, id, dir);
-                            if let Some(caches) = &caches {
-                                options.push_str(&cache_options(caches, &pools));
+                            if let Some((caches, vectors)) = caches.as_ref().zip(vectors) {
+                                options.push_str(&cache_options(caches, &pools, vectors));
                                 if config.test.check_translations {
                                     options.push_str(",check=on");
                                 }
@@ -342,10 +344,10 @@ pub(super) fn sanitizes(sim: &SimConfig) -> bool {
 }
 
 /// What the plugin needs beyond level `count`.
-fn cache_options(caches: &SharedWords, pools: &Pools) -> String {
+fn cache_options(caches: &SharedWords, pools: &Pools, vectors: u64) -> String {
     let pools: Vec<String> = pools.present().iter().map(|p| quoted(p)).collect();
     format!(
-        ",caches={},pools={}",
+        ",caches={},pools={},vectors={vectors:#x}",
         quoted(&caches.path()),
         pools.join(":")
     )

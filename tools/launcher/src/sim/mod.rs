@@ -17,6 +17,7 @@ pub mod outcome;
 pub mod profile;
 pub mod sanitizer;
 pub mod table;
+pub mod vectors;
 pub mod versions;
 
 use std::collections::BTreeSet;
@@ -25,7 +26,7 @@ use dyad_abi::{Isa, NodeId};
 use dyad_shm::PoolId;
 use dyad_sim_model::config::{
     CacheShape, ClockConfig, Coherence, Latencies, Level, MemoryModel, NodeConfig, Order, Pool,
-    SimConfig, SnoopCosts,
+    SimConfig, SnoopCosts, SystemCosts,
 };
 
 use keys::{Key, Place, Scope};
@@ -140,6 +141,7 @@ fn blank(setup: &Setup, level: Level, system: &System) -> SimConfig {
             remote: 0,
         },
         snoop: SnoopCosts::default(),
+        cost: SystemCosts::default(),
     };
     let local = NodeId::first(system.nodes.len()).map(|n| (PoolId::Local(n), system.mem_local));
     let pools = local.chain([(PoolId::Cxl, system.mem_cxl)]);

@@ -8,7 +8,7 @@ use dyad_sim_model::report::{Breakdown, ClockReport};
 use super::outcome::{NodeOutcome, Outcome, Part};
 
 /// Names of the parts of a breakdown, in its order.
-const CATEGORIES: [&str; 13] = [
+const CATEGORIES: [&str; 14] = [
     "INST",
     "L1",
     "L2",
@@ -19,13 +19,14 @@ const CATEGORIES: [&str; 13] = [
     "LINK",
     "SNOOP",
     "RELEASE",
+    "SYSTEM",
     "IPI",
     "MSG_WAIT",
     "IDLE",
 ];
 
-/// Those of them that are of caches.
-const OF_CACHES: std::ops::RangeInclusive<usize> = 1..=9;
+/// Those of them that level `count` does not know.
+const OF_CACHES: std::ops::RangeInclusive<usize> = 1..=10;
 
 /// Regions that get a table each; of more, a line per node has to do.
 const TABLES: usize = 4;
@@ -138,6 +139,13 @@ impl Outcome {
         row("BISnp", |p| grouped(p.counters.bi_snp));
         row("write-backs", |p| grouped(p.counters.writebacks));
         row("flushes", |p| grouped(p.counters.flushes));
+        row("traps", |p| grouped(p.counters.traps));
+        row("returns", |p| grouped(p.counters.returns));
+        row("root switches", |p| grouped(p.counters.root_switches));
+        row("TLB invalidations", |p| {
+            grouped(p.counters.tlb_invalidations)
+        });
+        row("fences", |p| grouped(p.counters.fences));
     }
 
     /// Cycles, and where they went.
