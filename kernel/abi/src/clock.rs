@@ -159,8 +159,8 @@ sim_counters! {
     SnpData = 9, "snp_data";
     /// SnpInv: copies of other nodes taken away.
     SnpInv = 10, "snp_inv";
-    /// BISnp: evictions from the last level that took copies from levels above it.
-    BiSnp = 11, "bi_snp";
+    /// Evictions and flushes for which the last level asked the caches above it to drop a line.
+    InclusionSnoops = 11, "inclusion_snoops";
     /// Modified lines of fused memory written back.
     Writebacks = 12, "writebacks";
     /// Instructions that write back or invalidate a line.

@@ -75,10 +75,10 @@ counters! {
     snp_inv,
     /// Writes and flushes that took at least one copy of another node away.
     invalidations,
-    /// BISnp: evictions from the last level that had to ask the levels above it.
-    bi_snp,
+    /// Evictions and flushes for which the last level asked the caches above it to drop a line.
+    inclusion_snoops,
     /// Copies that evictions from the last level removed from this CPU's own levels.
-    back_invalidated,
+    inclusion_victims,
     /// Modified fused lines written to memory.
     writebacks,
     /// Writes that made an own copy modified without asking anybody.
@@ -186,7 +186,7 @@ impl Counters {
             snp_data: self.snp_data,
             snp_inv: self.snp_inv,
             invalidations: self.invalidations,
-            bi_snp: self.bi_snp,
+            inclusion_snoops: self.inclusion_snoops,
             writebacks: self.writebacks,
             upgrades_silent: self.upgrades_silent,
             upgrades_snooped: self.upgrades_snooped,

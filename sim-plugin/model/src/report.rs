@@ -101,8 +101,8 @@ sums! {
         snp_inv,
         /// Writes and flushes that took at least one copy of another node away.
         invalidations,
-        /// BISnp: evictions from the last level that took copies from levels above it.
-        bi_snp,
+        /// Evictions and flushes for which the last level asked the caches above it to drop a line.
+        inclusion_snoops,
         /// Modified lines of fused memory written back to it, for whatever reason.
         writebacks,
         /// Writes that made an own copy modified without asking anybody.
@@ -494,7 +494,7 @@ mod tests {
             time_ps: number(),
             ..CpuReport::default()
         };
-        cpu.counters.bi_snp = number();
+        cpu.counters.inclusion_snoops = number();
         cpu.breakdown_ps.msg_wait = number();
         MachineReport {
             schema: SCHEMA.into(),
@@ -606,6 +606,9 @@ mod tests {
         assert_eq!(Breakdown::NAMES.last(), Some(&"idle"));
         assert_eq!((b.values()[0], b.values()[13], b.total()), (1, 9, 10));
         let (counters, breakdown, time) = full().sum();
-        assert_eq!((counters.bi_snp, breakdown.total(), time), (4, 5, 3));
+        assert_eq!(
+            (counters.inclusion_snoops, breakdown.total(), time),
+            (4, 5, 3)
+        );
     }
 }

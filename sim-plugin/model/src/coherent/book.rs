@@ -174,7 +174,7 @@ impl Core<'_> {
     pub(super) fn book_drop(&mut self, step: Step, own: bool) -> u64 {
         let mut cycles = 0;
         if own || step.back {
-            self.counts.bi_snp += 1;
+            self.counts.inclusion_snoops += 1;
             self.counts.snoop_cycles += self.snoop.back;
             cycles += self.snoop.back;
         }

@@ -35,7 +35,7 @@ impl Core<'_> {
             return 0;
         };
         let removed = self.remove_own(victim, u64::MAX);
-        self.counts.back_invalidated += removed;
+        self.counts.inclusion_victims += removed;
         self.book_drop(step, removed != 0)
     }
 

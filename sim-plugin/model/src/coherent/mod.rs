@@ -7,7 +7,7 @@
 //!   found there. All levels on the way get a copy, the last level first.
 //! - A fill takes an invalid way of the set, if there is one, before it evicts the least recently used line.
 //! - First and second level evict silently. The last level holds all fused lines that are above it:
-//!   evicting one removes it there, which takes a back-invalidation (BISnp) if somebody had it, and
+//!   evicting one removes it there, which takes an inclusion snoop if a cache above had it, and
 //!   ends its node's ownership. Shared copies of other CPUs of the node stay, and it knows nothing of
 //!   private lines above it.
 //! - A line that is flushed leaves all caches of all nodes; what is dead of it leaves the CPU's levels and

@@ -62,7 +62,7 @@ impl Naive {
         let mut cycles = 0;
         if asked {
             let counts = self.counts_mut(who);
-            counts.bi_snp += 1;
+            counts.inclusion_snoops += 1;
             counts.snoop_cycles += back;
             cycles += back;
         }

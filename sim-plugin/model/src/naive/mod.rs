@@ -500,7 +500,7 @@ impl Naive {
             Some(gone) if self.coherent(gone) => {
                 let removed = self.cpu(who).levels().map(|level| level.take_valid(gone));
                 let removed = removed.into_iter().filter(|&there| there).count();
-                self.counts_mut(who).back_invalidated += removed as u64;
+                self.counts_mut(who).inclusion_victims += removed as u64;
                 self.leave(who, gone, removed != 0)
             }
             _ => 0,

@@ -137,7 +137,7 @@ fn g_the_last_level_holds_what_is_above_it() {
             assert_eq!(pair.load(0, line + 16), latency.remote + snoop.back);
         });
         // Both first levels and the second.
-        assert_eq!((counts.bi_snp, counts.back_invalidated), (1, 3));
+        assert_eq!((counts.inclusion_snoops, counts.inclusion_victims), (1, 3));
         assert_eq!(counts.writebacks, 0);
         // The one of a modified line costs its write-back too.
         pair.store(0, line + 16);
@@ -149,7 +149,7 @@ fn g_the_last_level_holds_what_is_above_it() {
         let counts = pair.during(0, |pair| {
             assert_eq!(pair.load(0, line), latency.remote);
         });
-        assert_eq!((counts.bi_snp, counts.back_invalidated), (0, 0));
+        assert_eq!((counts.inclusion_snoops, counts.inclusion_victims), (0, 0));
         // Private lines may stay above it.
         pair.load(0, 0);
         pair.load(0, 16);

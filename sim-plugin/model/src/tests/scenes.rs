@@ -113,7 +113,7 @@ fn counted(c: Counters) -> String {
         ("data", c.snp_data),
         ("inv", c.snp_inv),
         ("forwarded", c.forwarded),
-        ("back", c.bi_snp),
+        ("back", c.inclusion_snoops),
         ("written", c.writebacks),
         ("siblings", c.sibling_writes),
         ("local", c.local),

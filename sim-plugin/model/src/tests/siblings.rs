@@ -99,7 +99,7 @@ fn a_flush_kills_the_siblings_copies() {
         let counts = pair.during(0, |pair| {
             pair.flush(0, line);
         });
-        assert_eq!((counts.writebacks, counts.bi_snp), (1, 1));
+        assert_eq!((counts.writebacks, counts.inclusion_snoops), (1, 1));
         assert_eq!(load(pair, 1, line), remote);
         // Of a shared one.
         load(pair, 0, line);
@@ -130,7 +130,7 @@ fn an_eviction_kills_the_siblings_copies() {
             for i in 1..=16 {
                 load(pair, 0, line + 16 * i);
             }
-            assert_eq!(pair.counts(0).bi_snp, 1);
+            assert_eq!(pair.counts(0).inclusion_snoops, 1);
             // It comes back in the place of another that CPU 0 has to give up.
             let expected = latency.local + pair.snoop(0).back;
             assert_eq!(load(pair, 1, line), expected);

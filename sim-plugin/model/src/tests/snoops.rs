@@ -152,7 +152,7 @@ fn a_flush_writes_back_exactly_once_if_dirty() {
                 assert_eq!(pair.flush_by(0, 0, flush, line), 0);
             });
             assert_eq!((counts.writebacks, counts.flushes), (1, 2));
-            assert_eq!(counts.bi_snp, 0);
+            assert_eq!(counts.inclusion_snoops, 0);
             // Afterwards it is gone, or it is there and clean.
             let expected = match flush {
                 FlushKind::Flush | FlushKind::Everything => latency.remote,

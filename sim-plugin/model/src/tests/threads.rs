@@ -201,7 +201,10 @@ fn cores_on_one_directory_book_every_change_of_ownership_once() {
         let sum = counts.iter().copied().reduce(|a, b| a + b).unwrap();
         let versions = words.iter().map(|&word| version(word)).sum::<u64>();
         assert_eq!(versions, sum.invalidations, "nobody else changes versions");
-        assert!(sum.invalidations > 100 && sum.bi_snp > 100, "{sum:?}");
+        assert!(
+            sum.invalidations > 100 && sum.inclusion_snoops > 100,
+            "{sum:?}"
+        );
         for word in words {
             if let Some((owner, _)) = word.owner() {
                 assert_eq!(word.sharers(), 1 << owner);

@@ -162,7 +162,7 @@ pub const KEYS: &[Key] = &[
     node_key!("snoop.sibling", Unit::Cycles, CYCLES, Level::Cache,
         "other CPUs of the node are asked, beyond the last level", |n| n.snoop.sibling),
     node_key!("snoop.back", Unit::Cycles, CYCLES, Level::Cache,
-        "BISnp: the last level evicts a line that is held above", |n| n.snoop.back),
+        "the last level asks the caches above it to drop a line that it evicts", |n| n.snoop.back),
     Key {
         name: "snoop.forward", unit: Unit::CyclesOrMemory, least: 0, most: *CYCLES.end(),
         from: Level::Cache,

@@ -136,7 +136,7 @@ impl Outcome {
         row("forwarded by owner", |p| grouped(p.counters.forwarded));
         row("SnpData", |p| grouped(p.counters.snp_data));
         row("SnpInv", |p| grouped(p.counters.snp_inv));
-        row("BISnp", |p| grouped(p.counters.bi_snp));
+        row("inclusion snoops", |p| grouped(p.counters.inclusion_snoops));
         row("write-backs", |p| grouped(p.counters.writebacks));
         row("flushes", |p| grouped(p.counters.flushes));
         row("traps", |p| grouped(p.counters.traps));
@@ -207,7 +207,7 @@ impl Outcome {
         );
         for part in &self.regions {
             let c = &part.counters;
-            let snoops = c.snp_data + c.snp_inv + c.bi_snp;
+            let snoops = c.snp_data + c.snp_inv + c.inclusion_snoops;
             let numbers = [
                 part.cycles,
                 c.instructions,

@@ -32,7 +32,7 @@ struct Each {
     l3_misses: u64,
     snp_data: u64,
     snp_inv: u64,
-    bi_snp: u64,
+    inclusion_snoops: u64,
     forwarded: u64,
     writebacks: u64,
     silent: u64,
@@ -49,7 +49,7 @@ impl Each {
             ("L3 misses", c.l3_misses, self.l3_misses),
             ("SnpData", c.snp_data, self.snp_data),
             ("SnpInv", c.snp_inv, self.snp_inv),
-            ("BISnp", c.bi_snp, self.bi_snp),
+            ("inclusion snoops", c.inclusion_snoops, self.inclusion_snoops),
             ("forwards", c.forwarded, self.forwarded),
             ("write-backs", c.writebacks, self.writebacks),
             ("silent upgrades", c.upgrades_silent, self.silent),
@@ -66,7 +66,7 @@ const HIT: Each = Each {
     l3_misses: 0,
     snp_data: 0,
     snp_inv: 0,
-    bi_snp: 0,
+    inclusion_snoops: 0,
     forwarded: 0,
     writebacks: 0,
     silent: 0,
@@ -139,12 +139,12 @@ fn sharing(pattern: &str, one: bool) -> Vec<Each> {
 /// What those of a pattern of flushes do, with an instruction that keeps lines or drops them.
 ///
 /// A flush acts on the caches of all nodes. Those of the other node are asked over the link, or, where there is one last
-/// level, by a BISnp.
+/// level, by an inclusion snoop.
 fn flushes(pattern: &str, keeps: bool, one: bool) -> Vec<Each> {
     let again = if keeps { HIT } else { MEMORY };
     // The first flush asks the other node.
     let drops = match one {
-        true => Each { bi_snp: 1, ..FLUSH },
+        true => Each { inclusion_snoops: 1, ..FLUSH },
         false => Each {
             snp_inv: 1,
             ..FLUSH
