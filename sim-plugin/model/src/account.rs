@@ -79,6 +79,8 @@ counters! {
     inclusion_snoops,
     /// Copies that evictions from the last level removed from this CPU's own levels.
     inclusion_victims,
+    /// Lines that the device took away from all nodes, because its filter had no tag left for them.
+    back_invalidations,
     /// Modified fused lines written to memory.
     writebacks,
     /// Writes that made an own copy modified without asking anybody.
@@ -187,6 +189,7 @@ impl Counters {
             snp_inv: self.snp_inv,
             invalidations: self.invalidations,
             inclusion_snoops: self.inclusion_snoops,
+            back_invalidations: self.back_invalidations,
             writebacks: self.writebacks,
             upgrades_silent: self.upgrades_silent,
             upgrades_snooped: self.upgrades_snooped,

@@ -297,6 +297,15 @@ impl Word {
         }
     }
 
+    /// The home of a line takes the line away from all nodes. `None` if no node has it.
+    pub fn back_invalidate(self) -> Option<Step> {
+        (self.state() != State::Uncached).then(|| Step {
+            inv: self.sharers().count_ones(),
+            writeback: self.state() == State::Modified,
+            ..Step::to(self.uncached(true))
+        })
+    }
+
     /// Software has a line written back; it stays where it is. `None` if no node has modified it.
     pub fn clean(self, me: Agent) -> Option<Step> {
         match (self.state(), self.owner()) {

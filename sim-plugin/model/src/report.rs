@@ -103,6 +103,8 @@ sums! {
         invalidations,
         /// Evictions and flushes for which the last level asked the caches above it to drop a line.
         inclusion_snoops,
+        /// Lines that the device took away from all nodes, because its filter had no tag left for them.
+        back_invalidations,
         /// Modified lines of fused memory written back to it, for whatever reason.
         writebacks,
         /// Writes that made an own copy modified without asking anybody.

@@ -5,13 +5,14 @@
 //! | 0 | the directory: a word for each view of each fused line |
 //! | after it | the words of [`crate::disturb`] |
 //! | after them, at level timing | the time of each fused line, see [`crate::coherent::Releases`] |
+//! | after them, if the device has a filter | its tags, see [`crate::coherent`] |
 //! | after them | the last levels that more than one CPU uses: one per node, or one for all |
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 
 use crate::cache::Cache;
-use crate::coherent::{Core, Shared};
+use crate::coherent::{Core, Shared, filter_shape};
 use crate::config::{Level, MemoryModel, SimConfig};
 use crate::disturb::Disturbed;
 use crate::last::{LastLevel, SharedCache};
@@ -26,6 +27,7 @@ pub struct Areas {
     directory: Range<usize>,
     disturbed: Range<usize>,
     releases: Range<usize>,
+    filter: Range<usize>,
     /// By node; one for all nodes that share it. Empty if its only CPU keeps it for itself.
     last: Vec<Range<usize>>,
 }
@@ -47,6 +49,9 @@ impl Areas {
         let start = end.next_multiple_of(PAGE_WORDS);
         end = start + lines;
         let releases = start..end;
+        let start = end.next_multiple_of(PAGE_WORDS);
+        end = start + filter_shape(config).map_or(0, SharedCache::words);
+        let filter = start..end;
         let levels = if one { 1 } else { config.nodes.len() };
         let last = config.nodes[..levels]
             .iter()
@@ -64,6 +69,7 @@ impl Areas {
             directory,
             disturbed,
             releases,
+            filter,
             last,
         }
     }
@@ -82,7 +88,7 @@ impl Areas {
     pub fn words(&self) -> usize {
         self.last
             .last()
-            .map_or(self.releases.end, |last| last.end.max(self.releases.end))
+            .map_or(self.filter.end, |last| last.end.max(self.filter.end))
     }
 
     /// A CPU of a node. `words` is what all share; at first it is zero.
@@ -100,15 +106,21 @@ impl Areas {
         let home = if self.last.len() == 1 { 0 } else { node };
         let shape = config.nodes[home].l3;
         let area = &words[self.last[home].clone()];
+        let who = (node << 8 | cpu) as u16;
         let last = if area.is_empty() {
             LastLevel::Own(Cache::new(shape))
         } else {
-            LastLevel::Shared(SharedCache::new(shape, area, (node << 8 | cpu) as u16))
+            LastLevel::Shared(SharedCache::new(shape, area, who))
         };
         let shared = Shared {
             directory: &words[self.directory.clone()],
             disturbed: &words[self.disturbed.clone()],
         };
-        Core::new(config, node, cpu, shared, last)
+        let mut core = Core::new(config, node, cpu, shared, last);
+        if let Some(shape) = filter_shape(config) {
+            let tags = SharedCache::new(shape, &words[self.filter.clone()], who);
+            core.heed_filter(LastLevel::Shared(tags));
+        }
+        core
     }
 }

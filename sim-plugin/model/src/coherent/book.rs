@@ -10,21 +10,26 @@ impl Core<'_> {
         word.sharers() & !(1 << self.me.node)
     }
 
+    /// Cycles of the caches from which a request takes a line away.
+    fn invalidation(&self, step: Step) -> u64 {
+        let further = step.inv.saturating_sub(1);
+        self.snoop.inv + u64::from(further) * self.snoop.per_sharer
+    }
+
     /// Accounts for the messages that a request of the coherence protocol sends to other nodes, and for their cost
     /// but for their ways.
     fn book_messages(&mut self, step: Step) -> u64 {
-        let counts = &mut self.counts;
         let mut cycles = 0;
         if step.data != 0 {
-            counts.snp_data += u64::from(step.data);
+            self.counts.snp_data += u64::from(step.data);
             cycles += self.snoop.data;
         }
         if step.inv != 0 {
-            counts.snp_inv += u64::from(step.inv);
-            counts.invalidations += 1;
-            cycles += self.snoop.inv + u64::from(step.inv - 1) * self.snoop.per_sharer;
+            self.counts.snp_inv += u64::from(step.inv);
+            self.counts.invalidations += 1;
+            cycles += self.invalidation(step);
         }
-        counts.snoop_cycles += cycles;
+        self.counts.snoop_cycles += cycles;
         cycles
     }
 
@@ -157,6 +162,18 @@ impl Core<'_> {
         self.counts.l3_misses += 1;
         self.counts.forwarded += 1;
         self.counts.forward_cycles += cycles;
+        cycles
+    }
+
+    /// Books a line that its home has taken away from all nodes: from the home to the nodes and back.
+    pub(super) fn book_back_invalidation(&mut self, step: Step) -> u64 {
+        self.counts.back_invalidations += 1;
+        let mut cycles = self.invalidation(step);
+        self.counts.snoop_cycles += cycles;
+        cycles += self.book_link(self.paths.from_device());
+        if step.writeback {
+            cycles += self.book_writeback();
+        }
         cycles
     }
 

@@ -40,7 +40,7 @@ impl Core<'_> {
     }
 
     /// Removes a line from this CPU's own levels. Returns how many copies there were.
-    fn remove_own(&mut self, key: u64, identity: u64) -> u64 {
+    pub(super) fn remove_own(&mut self, key: u64, identity: u64) -> u64 {
         let first = self.l1d.remove(key, identity);
         [&mut self.l1i, &mut self.l2]
             .into_iter()

@@ -10,6 +10,8 @@
 //!   evicting one removes it there, which takes an inclusion snoop if a cache above had it, and
 //!   ends its node's ownership. Shared copies of other CPUs of the node stay, and it knows nothing of
 //!   private lines above it.
+//! - An access that asks a device for a line can cost another line its tag in the filter of the device, and thereby its
+//!   copies in all nodes (see `filter`).
 //! - A line that is flushed leaves all caches of all nodes; what is dead of it leaves the CPU's levels and
 //!   the last level, too.
 //! - A flush of everything empties the CPU's levels and the last level, as if the last level evicted each line. It pays
@@ -20,12 +22,14 @@
 //! it. See [`Memory::index_base`].
 
 mod book;
+mod filter;
 mod invalid;
 mod leave;
 mod paths;
 mod release;
 mod system;
 
+pub(crate) use filter::filter_shape;
 pub use release::Releases;
 pub use system::{Storage, System};
 
@@ -141,6 +145,8 @@ pub struct Core<'a> {
     paths: Paths,
     memory: Memory,
     releases: Option<Releases<'a>>,
+    /// Tags of the device's filter, if it has one.
+    filter: Option<LastLevel<'a>>,
 }
 
 impl<'a> Core<'a> {
@@ -183,6 +189,7 @@ impl<'a> Core<'a> {
             paths: Paths::new(config, node),
             counts: Counters::default(),
             releases: None,
+            filter: None,
         }
     }
 
@@ -535,6 +542,9 @@ impl<'a> Core<'a> {
             cycles += self.book_forward(kind, found, line);
         } else {
             cycles += self.book(kind, found, line);
+        }
+        if filter::reaches_home(step, found == Found::Nowhere) {
+            cycles += self.track(line, index);
         }
         if step.sibling {
             cycles += self.book_siblings(found);

@@ -51,6 +51,11 @@ impl Paths {
         }
     }
 
+    /// Cycles of a request from a device to nodes and of the answers.
+    pub(super) const fn from_device(&self) -> u64 {
+        2 * self.hop
+    }
+
     /// Cycles that asking `peers` (nodes, by bit) adds: the home asks them at once, and itself over no link.
     pub(super) fn detour(&self, home: Home, peers: u64) -> u64 {
         let at_home = match home {

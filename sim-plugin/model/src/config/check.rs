@@ -5,7 +5,7 @@ use std::fmt;
 
 use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 
-use super::{CacheShape, LINE_BYTES, MemoryModel, NodeConfig, SLACK_NS, SimConfig};
+use super::{CacheShape, FILTER_WAYS, LINE_BYTES, MemoryModel, NodeConfig, SLACK_NS, SimConfig};
 
 /// Most lines per set.
 pub const MAX_WAYS: u32 = 64;
@@ -46,6 +46,7 @@ impl SimConfig {
         }
         self.check_shared_level()?;
         self.check_pools()?;
+        self.check_filter()?;
         let c = self.clock;
         require(c.quantum_ns > 0, || {
             "clock.quantum is 0; possible is 1ns and more".into()
@@ -77,6 +78,30 @@ impl SimConfig {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// A filter has whole sets, and a device to be in.
+    fn check_filter(&self) -> Result<(), ConfigError> {
+        let (entries, ways) = (self.filter_entries, u64::from(FILTER_WAYS));
+        if entries == 0 {
+            return Ok(());
+        }
+        require(self.model == MemoryModel::Shared, || {
+            format!(
+                "filter.entries is {entries}, but in the {} model no memory is a device's: use \
+                 --model shared, or set filter.entries to 0",
+                self.model.name()
+            )
+        })?;
+        let sets = entries / ways;
+        require(
+            entries.is_multiple_of(ways) && sets.is_power_of_two(),
+            || {
+                format!(
+                    "filter.entries is {entries}; possible are 0 and {ways} times a power of two"
+                )
+            },
+        )
     }
 
     fn check_pools(&self) -> Result<(), ConfigError> {
@@ -230,6 +255,7 @@ mod tests {
             },
             message_ns: 75_000,
             message_kib_ns: 0,
+            filter_entries: 0,
         }
     }
 
@@ -237,7 +263,7 @@ mod tests {
     fn what_is_impossible_is_said_with_what_is_possible() {
         type Change = fn(&mut SimConfig);
         assert_eq!(good().check(), Ok(()));
-        let bad: [(Change, &str); 16] = [
+        let bad: [(Change, &str); 19] = [
             (|c| c.nodes.clear(), "0 nodes: possible are 1 to 8"),
             (|c| c.nodes[1].cpus = 9, "node 1: 9 CPUs"),
             (|c| c.nodes[0].isa = "riscv".into(), "\"riscv\""),
@@ -277,6 +303,15 @@ mod tests {
             ),
             (|c| c.pools.truncate(2), "2 pools for 2 nodes"),
             (|c| c.pools[1].base -= 64, "pool 1"),
+            (
+                |c| c.filter_entries = 12,
+                "filter.entries is 12; possible are 0 and 8 times",
+            ),
+            (|c| c.filter_entries = 24, "filter.entries is 24"),
+            (
+                |c| (c.model, c.filter_entries) = (MemoryModel::Separated, 8),
+                "in the separated model",
+            ),
         ];
         for (change, why) in bad {
             let mut c = good();

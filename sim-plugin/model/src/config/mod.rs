@@ -13,6 +13,8 @@ pub use check::{ConfigError, MAX_WAYS};
 
 /// Bytes of a cache line, everywhere.
 pub const LINE_BYTES: u64 = 64;
+/// Tags of a set of the filter in a CXL device.
+pub const FILTER_WAYS: u32 = 8;
 /// How much later than one quantum a node may look at the others, in simulated nanoseconds: it
 /// only does between translated blocks.
 pub const SLACK_NS: u64 = 1000;
@@ -249,6 +251,8 @@ pub struct SimConfig {
     pub pools: Vec<Pool>,
     /// The clock.
     pub clock: ClockConfig,
+    /// Tags of the filter in the CXL device: a whole number of sets of [`FILTER_WAYS`]. 0: the device has room for all lines.
+    pub filter_entries: u64,
     /// Nanoseconds of a message round trip over a network, for the mode that models one.
     pub message_ns: u64,
     /// Nanoseconds that each KiB of contents adds to a message over a network.

@@ -108,6 +108,11 @@ impl Level {
         self.take_out(id, |block| block.valid)
     }
 
+    /// The lines of the blocks, valid or not, in the set of a line.
+    pub(super) fn in_set(&mut self, id: Id) -> Vec<Id> {
+        self.set(id).iter().map(|block| block.id).collect()
+    }
+
     /// Takes a block out, valid or not.
     pub(super) fn take_any(&mut self, id: Id) {
         self.take_out(id, |_| true);

@@ -7,6 +7,7 @@
 
 mod compare;
 mod files;
+mod filter;
 mod leave;
 mod level;
 mod ways;
@@ -18,7 +19,7 @@ use std::collections::HashMap;
 
 use crate::account::Counters;
 use crate::coherent::{FlushKind, Kind};
-use crate::config::{LINE_BYTES, MemoryModel, SimConfig};
+use crate::config::{CacheShape, LINE_BYTES, MemoryModel, SimConfig};
 use level::{Id, Level};
 use ways::Ways;
 
@@ -80,6 +81,8 @@ pub struct Naive {
     cpus: Vec<Vec<Cpu>>,
     /// Last levels: one for each node, or one.
     last: Vec<Level>,
+    /// Tags of the device's filter, if it has one.
+    filter: Option<Level>,
     lines: HashMap<u64, Line>,
     now: u64,
 }
@@ -101,6 +104,12 @@ impl Naive {
         Self {
             cpus: nodes.iter().map(|n| vec![cpu(n); n.cpus]).collect(),
             last: nodes[..last].iter().map(|n| Level::new(n.l3)).collect(),
+            filter: (config.filter_entries != 0).then(|| {
+                Level::new(CacheShape {
+                    size: config.filter_entries * LINE_BYTES,
+                    ways: 8,
+                })
+            }),
             lines: HashMap::new(),
             now: 0,
             config: config.clone(),
@@ -269,7 +278,8 @@ impl Naive {
             let cycles = self.data(who, kind, id, found);
             return cycles + self.fill(who, kind, id, found);
         }
-        match kind {
+        let tag = self.track(who, kind, id);
+        tag + match kind {
             Kind::Fetch | Kind::Load => self.read(who, kind, id),
             Kind::Store | Kind::Rmw => self.write(who, kind, id),
         }

@@ -67,15 +67,23 @@ fn config(most_cpus: usize) -> impl Strategy<Value = SimConfig> {
     ];
     // Last levels below, at, and well above what is above them.
     let l3 = prop_oneof![shape(0..3, 3), shape(1..5, 20)];
-    (1..=4usize, model, coherence, l3)
-        .prop_flat_map(move |(nodes, model, coherence, l3)| {
+    let filter = prop_oneof![1 => Just(0u64), 3 => Just(8), 1 => Just(16), 1 => Just(32)];
+    (1..=4usize, model, coherence, l3, filter)
+        .prop_flat_map(move |(nodes, model, coherence, l3, filter)| {
             let node = (1..=most_cpus, node(l3));
             let nodes = proptest::collection::vec(node, nodes);
-            (nodes, Just((model, coherence)))
+            // Other models have no device.
+            let filter = if model == MemoryModel::Shared {
+                filter
+            } else {
+                0
+            };
+            (nodes, Just((model, coherence, filter)))
         })
-        .prop_map(|(nodes, (model, coherence))| SimConfig {
+        .prop_map(|(nodes, (model, coherence, filter_entries))| SimConfig {
             model,
             coherence,
+            filter_entries,
             nodes: nodes
                 .iter()
                 .map(|(cpus, node)| NodeConfig {
@@ -229,7 +237,7 @@ fn everything_happens() {
 
     let mut runner = TestRunner::deterministic();
     let mut sum = Counters::default();
-    for _ in 0..160 {
+    for _ in 0..400 {
         let config = config(2).new_tree(&mut runner).unwrap().current();
         let ops = ops().new_tree(&mut runner).unwrap().current();
         sum += run(&config, &ops);

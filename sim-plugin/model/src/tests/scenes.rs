@@ -13,13 +13,17 @@ const PAGE: &str = include_str!("../../../../book/src/reference/scenes.md");
 /// The heading of the scenes in which nodes answer the home of a line.
 const THROUGH_HOME: &str = "## Nodes answer the home";
 
-/// The heading of the scenes of kernels' memory without coherence.
+/// The heading of the scenes in which the device has a filter. Nodes answer the home in them, too.
+const FILTER: &str = "## A filter in the device";
+
+/// The heading of the scenes of kernels' memory without coherence. The device has a filter in them, too.
 const INCOHERENT: &str = "## Without coherence";
 
 /// Three nodes of two CPUs. Each price is another number, and no sum of few is a sum of others.
-fn config(through_home: bool, coherence: Coherence) -> SimConfig {
+fn config(through_home: bool, coherence: Coherence, filter_entries: u64) -> SimConfig {
     let mut config = fixture::config(3, 2);
     config.coherence = coherence;
+    config.filter_entries = filter_entries;
     for node in &mut config.nodes {
         node.latency = Latencies {
             l1: 4,
@@ -49,6 +53,7 @@ struct Scene<'a> {
     line: &'a str,
     through_home: bool,
     coherence: Coherence,
+    filter_entries: u64,
     home: &'a str,
     accesses: &'a str,
     messages: &'a str,
@@ -57,9 +62,13 @@ struct Scene<'a> {
 
 fn scenes() -> Vec<Scene<'static>> {
     let (mut through_home, mut coherence) = (false, Coherence::Coherent);
+    let mut filter_entries = 0;
     let mut scenes = Vec::new();
     for line in PAGE.lines() {
         through_home |= line == THROUGH_HOME;
+        if line == FILTER {
+            filter_entries = 8;
+        }
         if line == INCOHERENT {
             coherence = Coherence::Incoherent;
         }
@@ -71,6 +80,7 @@ fn scenes() -> Vec<Scene<'static>> {
                 line,
                 through_home,
                 coherence,
+                filter_entries,
                 home,
                 accesses: accesses.trim_matches('`'),
                 messages,
@@ -114,6 +124,7 @@ fn counted(c: Counters) -> String {
         ("inv", c.snp_inv),
         ("forwarded", c.forwarded),
         ("back", c.inclusion_snoops),
+        ("recalled", c.back_invalidations),
         ("written", c.writebacks),
         ("siblings", c.sibling_writes),
         ("local", c.local),
@@ -159,7 +170,7 @@ fn scenes_of_the_book_have_its_messages_and_times() {
     assert!(scenes.len() >= 60, "{} scenes", scenes.len());
     let mut wrong = Vec::new();
     for scene in &scenes {
-        let config = config(scene.through_home, scene.coherence);
+        let config = config(scene.through_home, scene.coherence, scene.filter_entries);
         let storage = Storage::new(&config);
         let mut pair = Pair::new(&config, &storage);
         let line = match scene.home {

@@ -183,6 +183,14 @@ pub const KEYS: &[Key] = &[
         "MFENCE, DSB, ISB, beyond the instruction", |n| n.cost.fence),
     node_key!("cost.doorbell", Unit::Cycles, CYCLES, Level::Cache,
         "a doorbell, of the CPU that rings it", |n| n.cost.doorbell),
+    Key {
+        name: "filter.entries", unit: Unit::Number, least: 0, most: 1 << 24, from: Level::Cache,
+        about: "lines that the filter of the CXL device has tags for; 0: for all",
+        place: Place::System(
+            |s| Some(s.filter_entries),
+            |s, value| s.filter_entries = value.unwrap_or_default(),
+        ),
+    },
     system_key!("clock.quantum", 10..=1_000_000, Level::Count,
         "how often a node looks at the others", |s| s.clock.quantum_ns),
     system_key!("clock.lag", 0..=1_000_000, Level::Count,
@@ -424,6 +432,7 @@ mod tests {
             ("ipi.latency", "2 us", Some(2000), "2us"),
             ("message.round-trip", "1ms", Some(1_000_000), "1ms"),
             ("line.size", "64", Some(64), "64"),
+            ("filter.entries", "8", Some(8), "8"),
         ] {
             assert_eq!(key(name).parse(text), Ok(kept), "{name}={text}");
             assert_eq!(key(name).show(kept), shown, "{name}");
@@ -449,6 +458,7 @@ mod tests {
             ("clock.quantum", "500", "ns, us or ms, 10ns to 1ms"),
             ("clock.quantum", "2ms", "10ns to 1ms"),
             ("line.size", "128", "64 only"),
+            ("filter.entries", "-8", "a whole number from 0 to 16777216"),
         ] {
             let e = key(name).parse(text).unwrap_err();
             assert!(e.contains(range) && e.contains(text), "{name}={text}: {e}");

@@ -168,6 +168,7 @@ fn blank(setup: &Setup, level: Level, system: &System) -> SimConfig {
         },
         message_ns: 0,
         message_kib_ns: 0,
+        filter_entries: 0,
     }
 }
 

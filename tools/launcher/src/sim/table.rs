@@ -137,6 +137,9 @@ impl Outcome {
         row("SnpData", |p| grouped(p.counters.snp_data));
         row("SnpInv", |p| grouped(p.counters.snp_inv));
         row("inclusion snoops", |p| grouped(p.counters.inclusion_snoops));
+        row("back-invalidations", |p| {
+            grouped(p.counters.back_invalidations)
+        });
         row("write-backs", |p| grouped(p.counters.writebacks));
         row("flushes", |p| grouped(p.counters.flushes));
         row("traps", |p| grouped(p.counters.traps));

@@ -128,7 +128,8 @@ fn messages(sim: &SimConfig, machine: &MachineReport, isa: Isa) -> Result<(u64, 
     let node = node(sim, isa)?;
     let s = node.snoop;
     let (c, b, _) = machine.sum();
-    let cycles = c.snp_data * s.data + c.invalidations * s.inv + c.inclusion_snoops * s.back;
+    let taken = c.invalidations + c.back_invalidations;
+    let cycles = c.snp_data * s.data + taken * s.inv + c.inclusion_snoops * s.back;
     Ok((b.snoop / node.cycle_ps, cycles))
 }
 

@@ -49,7 +49,11 @@ impl Each {
             ("L3 misses", c.l3_misses, self.l3_misses),
             ("SnpData", c.snp_data, self.snp_data),
             ("SnpInv", c.snp_inv, self.snp_inv),
-            ("inclusion snoops", c.inclusion_snoops, self.inclusion_snoops),
+            (
+                "inclusion snoops",
+                c.inclusion_snoops,
+                self.inclusion_snoops,
+            ),
             ("forwards", c.forwarded, self.forwarded),
             ("write-backs", c.writebacks, self.writebacks),
             ("silent upgrades", c.upgrades_silent, self.silent),
@@ -144,7 +148,10 @@ fn flushes(pattern: &str, keeps: bool, one: bool) -> Vec<Each> {
     let again = if keeps { HIT } else { MEMORY };
     // The first flush asks the other node.
     let drops = match one {
-        true => Each { inclusion_snoops: 1, ..FLUSH },
+        true => Each {
+            inclusion_snoops: 1,
+            ..FLUSH
+        },
         false => Each {
             snp_inv: 1,
             ..FLUSH
