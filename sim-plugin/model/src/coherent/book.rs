@@ -170,7 +170,7 @@ impl Core<'_> {
         self.counts.back_invalidations += 1;
         let mut cycles = self.invalidation(step);
         self.counts.snoop_cycles += cycles;
-        cycles += self.book_link(self.paths.from_device());
+        cycles += self.book_link(self.paths.device_to_nodes());
         if step.writeback {
             cycles += self.book_writeback();
         }

@@ -52,7 +52,7 @@ impl Paths {
     }
 
     /// Cycles of a request from a device to nodes and of the answers.
-    pub(super) const fn from_device(&self) -> u64 {
+    pub(super) const fn device_to_nodes(&self) -> u64 {
         2 * self.hop
     }
 
