@@ -47,7 +47,7 @@ impl<'a> Core<'a> {
             let word = directory.get(base.wrapping_add(tag) as usize);
             word.is_some_and(|word| read(word).state() != State::Uncached)
         };
-        if let Some(free) = tags.invalid_in_full_set(line, is_held) {
+        if let Some(Some(free)) = tags.invalid_in_full_set(line, is_held) {
             tags.remove(free, u64::MAX);
         }
         match tags.push(line, LINE_MASK) {

@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicU64;
 use super::{Core, Kind};
 use crate::config::{CacheShape, NodeConfig};
 use crate::directory::{Agent, State, read};
+use crate::disturb::Disturbance;
 use crate::memory::{LINE_MASK, Memory};
 
 /// Sets of a cache: a bit for each.
@@ -149,6 +150,23 @@ macro_rules! make_room {
 }
 
 impl Core<'_> {
+    /// Others have changed the directory.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn heed(&mut self) {
+        match self.disturbed.heed() {
+            Disturbance::None => {}
+            Disturbance::Line(line) => {
+                self.l1d.forget_line(line);
+                self.invalid.note(line);
+            }
+            Disturbance::Lines => {
+                self.l1d.forget_names();
+                self.invalid.note_all();
+            }
+        }
+    }
+
     /// Makes room for `line` in the first level.
     #[inline(always)]
     pub(super) fn make_room_first(&mut self, kind: Kind, line: u64) {

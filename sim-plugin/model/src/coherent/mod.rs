@@ -40,7 +40,7 @@ use crate::account::Counters;
 use crate::cache::{Cache, identity};
 use crate::config::{Latencies, MemoryModel, SimConfig, SnoopCosts};
 use crate::directory::{Agent, Mine, State, Step, Word, read, update};
-use crate::disturb::{Disturbance, Disturbed};
+use crate::disturb::Disturbed;
 use crate::first::{FirstLevel, Name, Promise};
 use crate::last::LastLevel;
 use crate::memory::{LINE_BITS, LINE_MASK, Memory};
@@ -371,23 +371,6 @@ impl<'a> Core<'a> {
         // What has happened to it since then, if anything, is heeded by the next access.
         self.l1d.remember(name, self.look(line, index).promise());
         cycles
-    }
-
-    /// Others have changed the directory.
-    #[cold]
-    #[inline(never)]
-    fn heed(&mut self) {
-        match self.disturbed.heed() {
-            Disturbance::None => {}
-            Disturbance::Line(line) => {
-                self.l1d.forget_line(line);
-                self.invalid.note(line);
-            }
-            Disturbance::Lines => {
-                self.l1d.forget_names();
-                self.invalid.note_all();
-            }
-        }
     }
 
     /// An access that finds no usable copy in the first level.
