@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_abi::boot::OnDeath;
 use dyad_abi::record::name;
 use dyad_abi::service::peer::{Counted, Kernels, RingPlace, Transport};
 use dyad_launcher::config::{RunConfig, Sim};
@@ -12,6 +13,7 @@ use dyad_launcher::paths;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 
+use crate::kill::{self, Kill};
 use crate::{console, times};
 
 const PAIR: &[Isa] = &[X86_64, Aarch64];
@@ -68,6 +70,11 @@ pub fn trials() -> Vec<Trial> {
             Tiers::FULL.and(Tiers::LONG),
             "a_page_of_another_node_is_found",
             foreign_page,
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "a_group_ends_with_any_of_its_nodes",
+            deaths,
         ),
         test(Tiers::LONG, "two_writers_of_a_page_for_long", writers),
     ]
@@ -155,6 +162,34 @@ fn programs(nodes: &[Isa]) -> Result<(), Failed> {
         };
         for _ in 0..size(1, 1, 50) {
             console::passed(&console::good(&config)?, [check, name::POOLS])?;
+        }
+    }
+    Ok(())
+}
+
+/// The origin of the pages dies, or the other node: the program ends, and the node that lives gives all frames back.
+fn deaths() -> Result<(), Failed> {
+    for n in 0..size(2, 4, 50) as usize {
+        let (node, style) = (n % 2, ["thread", "task"][n / 2 % 2]);
+        let config = RunConfig {
+            nodes: [PAIR, REVERSED][n / 2 % 2].to_vec(),
+            kernels: Kernels::Multiple,
+            transport: [Transport::Ring, Transport::Tcp, Transport::Poll][n % 3],
+            on_death: OnDeath::Survive,
+            work: console::app("npb", format!("--bench ft --style {style}")),
+            timeout: Some(Duration::from_secs(120)),
+            ..RunConfig::default()
+        };
+        let kill = Kill {
+            after: Duration::from_millis(61 * n as u64),
+            ..Kill::of(node)
+        };
+        let ended = kill::run(&config, kill, kill::speaks);
+        ended.killed()?;
+        ended.lost_no_more_than(0)?;
+        let why = ended.report.failure().unwrap_or_default();
+        if !ended.passed(name::POOLS) || !why.contains("lost with a node") {
+            return ended.because(format_args!("the program was to end by the death: {why}"));
         }
     }
     Ok(())

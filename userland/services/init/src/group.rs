@@ -95,8 +95,12 @@ impl Group {
     /// Has all threads go on that wait in peers.
     pub fn end(&self) -> Done<()> {
         for peer in self.peers.iter().flatten() {
-            let stopped = || peer.entry.request([op::END, 0, 0, 0]);
-            crate::takedown::until(|| Ok(stopped()? != 0)).during("end at a peer")?;
+            let stopped = || match peer.entry.request([op::END, 0, 0, 0]) {
+                // Its threads have been lost with it.
+                Err(Error::NodeDead) => Ok(true),
+                stopped => stopped.map(|n| n != 0),
+            };
+            crate::takedown::until(stopped).during("end at a peer")?;
         }
         Ok(())
     }

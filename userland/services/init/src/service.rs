@@ -199,6 +199,13 @@ pub fn threads_ended(system: &mut System) -> bool {
     {
         changing(|| beside_ended(system));
     }
+    // A group ends with any of its nodes.
+    if system.group.is_some() && system.deaths > 0 {
+        if let Ok(guest) = threads::of(system.guest.program.number) {
+            guest.close();
+        }
+        return true;
+    }
     has_ended(&system.guest, system.deaths)
 }
 

@@ -158,7 +158,7 @@ fn several_kernels_refuse_what_they_do_not_have() {
         ("--nodes x86_64,aarch64,x86_64", "two nodes"),
         ("--cpus 2", "one CPU on each node"),
         ("--grant all", "leave --grant out"),
-        ("--on-death survive", "leave --on-death out"),
+        ("--on-death restart", "give survive"),
         ("--coherence incoherent", "leave --coherence out"),
     ] {
         let e = said(more).unwrap_err();
