@@ -68,8 +68,17 @@ pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(
             let naive = naive.report();
             let names = dyad_sim_model::report::Counters::NAMES.iter();
             let pairs = names.zip(ours.values().into_iter().zip(naive.values()));
-            // Nobody does these to memory.
-            let others = ["instructions", "ipis_sent", "ipis_received"];
+            // These are no accesses, so traces do not have them.
+            let others = [
+                "instructions",
+                "traps",
+                "returns",
+                "root_switches",
+                "tlb_invalidations",
+                "fences",
+                "ipis_sent",
+                "ipis_received",
+            ];
             for (name, (ours, naive)) in pairs.filter(|(name, _)| !others.contains(name)) {
                 findings.exact(format!("{app}: {name}, {isa}"), ours, naive);
             }
