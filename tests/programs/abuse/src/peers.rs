@@ -278,3 +278,29 @@ pub const ATTACKS: [Attack; 7] = [
         },
     },
 ];
+
+/// Threads that move to places where no thread can go on: one for each wild word. The program does not survive it; the
+/// kernels and the peers do, and all frames come back.
+pub fn wild(seed: u64) -> dyad::Result<()> {
+    const WILD: [u64; 8] = [0, 8, 1 << 47, (1 << 47) - 8, u64::MAX, 1 << 63, 0xffff_8000_0000_0000, 0x4100_0001];
+    let other = isa().other();
+    let here = dyad::node();
+    let node = system()?.nodes().map(|n| n.id).find(|&n| n != here);
+    let node = node.ok_or(NoSuchNode)?;
+    let n = seed as usize % (2 * WILD.len());
+    let value = WILD[n / 2];
+    let moved = thread::spawn_on(here, move || {
+        let id = sys::thread::id().unwrap_or_default();
+        let (_, top) = stack_slot(other, id);
+        let sp = sys::group::empty_on(other, top);
+        let pc = landed as *const () as usize as u64;
+        let (pc, sp) = if n % 2 == 0 { (value, sp) } else { (pc, value) };
+        let what = process::MOVE | (node.index() as u64) << 8;
+        let status = process([what, pc, sp, 0]);
+        println!("wild {n}: pc {pc:#x} sp {sp:#x}: came back with {status}");
+    })?;
+    core::mem::forget(moved);
+    thread::sleep(Duration::from_millis(200));
+    println!("wild {n}: the program goes on");
+    Ok(())
+}
