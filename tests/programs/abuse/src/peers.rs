@@ -282,7 +282,16 @@ pub const ATTACKS: [Attack; 7] = [
 /// Threads that move to places where no thread can go on: one for each wild word. The program does not survive it; the
 /// kernels and the peers do, and all frames come back.
 pub fn wild(seed: u64) -> dyad::Result<()> {
-    const WILD: [u64; 8] = [0, 8, 1 << 47, (1 << 47) - 8, u64::MAX, 1 << 63, 0xffff_8000_0000_0000, 0x4100_0001];
+    const WILD: [u64; 8] = [
+        0,
+        8,
+        1 << 47,
+        (1 << 47) - 8,
+        u64::MAX,
+        1 << 63,
+        0xffff_8000_0000_0000,
+        0x4100_0001,
+    ];
     let other = isa().other();
     let here = dyad::node();
     let node = system()?.nodes().map(|n| n.id).find(|&n| n != here);

@@ -7,7 +7,7 @@ use dyad_abi::record::{EXIT_FAILED, name};
 use dyad_abi::service::peer::Kernels;
 use dyad_launcher::config::RunConfig;
 use dyad_launcher::launch::{Check, RunReport};
-use dyad_tier::Tiers;
+use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 
 use crate::console::{self, because};
@@ -68,6 +68,11 @@ pub fn trials() -> Vec<Trial> {
             Tiers::FULL,
             "abuse::a_program_ends_in_a_storm_of_moves",
             || [(PAIR, 1), (REVERSED, 2)].into_iter().try_for_each(storm),
+        ),
+        times::test(
+            Tiers::FULL.and(Tiers::LONG),
+            "abuse::a_thread_that_moves_to_a_wild_place_ends_the_program_only",
+            || [PAIR, REVERSED].into_iter().try_for_each(wild),
         ),
     ];
     for (name, nodes, cpus, kernels) in [
@@ -157,15 +162,36 @@ fn forged((nodes, cpus): (&[Isa], usize)) -> Result<(), Failed> {
 fn storm((nodes, cpus): (&[Isa], usize)) -> Result<(), Failed> {
     for seed in 0..3 {
         let args = format!("--moves storm --seed {seed}");
-        let (report, text) = run(nodes, cpus, Kernels::Fused, &args);
-        let failed = |c: &&Check| !c.ok && c.name != name::EXIT;
-        if let Some(check) = report.checks.iter().find(failed) {
-            return because(&text, format!("seed {seed}: check {} failed", check.name));
+        ends_somehow(run(nodes, cpus, Kernels::Fused, &args), seed)?;
+    }
+    Ok(())
+}
+
+/// Over kernels that only exchange messages, a thread asks its peer for a move to a program counter or a stack where it
+/// cannot go on.
+fn wild(nodes: &[Isa]) -> Result<(), Failed> {
+    const PLACES: u64 = 16;
+    let step = size(8, 5, 1);
+    for seed in (0..PLACES).step_by(step as usize) {
+        let args = format!("--moves wild --seed {seed}");
+        let (report, text) = run(nodes, 1, Kernels::Multiple, &args);
+        if !report.checks.iter().any(|c| c.name == name::POOLS && c.ok) {
+            return because(&text, format!("seed {seed}: the nodes are not separate"));
         }
-        let returned = |c: &Check| c.name == name::FRAMES;
-        if report.error.is_some() || !report.checks.iter().any(returned) {
-            return because(&text, format!("seed {seed}: the system has not ended it"));
-        }
+        ends_somehow((report, text), seed)?;
+    }
+    Ok(())
+}
+
+/// However the program ends, nothing else fails, and nothing of it stays.
+fn ends_somehow((report, text): (RunReport, String), seed: u64) -> Result<(), Failed> {
+    let failed = |c: &&Check| !c.ok && c.name != name::EXIT;
+    if let Some(check) = report.checks.iter().find(failed) {
+        return because(&text, format!("seed {seed}: check {} failed", check.name));
+    }
+    let returned = |c: &Check| c.name == name::FRAMES;
+    if report.error.is_some() || !report.checks.iter().any(returned) {
+        return because(&text, format!("seed {seed}: the system has not ended it"));
     }
     Ok(())
 }
