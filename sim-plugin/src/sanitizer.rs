@@ -22,7 +22,7 @@ use dyad_sim_model::coherent::Kind;
 use dyad_sim_model::config::{Pool, SimConfig};
 use dyad_sim_model::incoherent::access::Sink;
 use dyad_sim_model::incoherent::{
-    Finding, Findings, Frames, Incoherent, Peek, Pending, Settled, Shape, Who,
+    Finding, Findings, Frames, Incoherent, Peek, Pending, Shape, Waiting, Who,
 };
 use dyad_sim_model::memory::physical_of;
 use dyad_sim_model::report::SanitizerReport;
@@ -31,9 +31,6 @@ use crate::cache::{Line, LineAction, Watched, Watcher};
 use crate::ffi;
 use crate::maintenance::LineOp;
 
-/// Most reads of a CPU that wait for a write-back; further ones are let go. There is one for each
-/// two instructions.
-const MAX_PENDING: usize = 256;
 /// After this many accesses a CPU looks at what has become of them.
 const LOOK_EVERY: u64 = 256;
 
@@ -84,7 +81,7 @@ pub struct Sanitizer {
     publication: u64,
     found: Mutex<Findings>,
     /// What its CPUs wait for, by CPU.
-    pending: Mutex<Vec<Pending>>,
+    pending: Mutex<Waiting>,
 }
 
 impl Sanitizer {
@@ -144,10 +141,12 @@ impl Sanitizer {
     /// What has been found so far.
     pub fn report(&self) -> SanitizerReport {
         self.settle();
+        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         SanitizerReport {
             findings: found.rows(),
             dropped: found.dropped(),
+            let_go: pending.let_go(),
         }
     }
 
@@ -182,14 +181,7 @@ impl Sanitizer {
     fn settle(&self) {
         let memory = self.memory();
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        pending.retain(|p| match memory.settle(p) {
-            Settled::Open => true,
-            Settled::Published => false,
-            Settled::Never => {
-                self.note(&p.finding);
-                false
-            }
-        });
+        pending.settle(|p| memory.settle(p), |finding| self.note(finding));
     }
 }
 
@@ -200,11 +192,7 @@ impl Sink for &Sanitizer {
 
     fn pending(&mut self, new: Pending) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        let site = |p: &Pending| (p.finding.who.pc, p.finding.writer.map(|w| w.pc));
-        // The older one of two alike is the sooner one to be settled.
-        if pending.len() < MAX_PENDING && !pending.iter().any(|p| site(p) == site(&new)) {
-            pending.push(new);
-        }
+        pending.add(new);
     }
 }
 

@@ -286,6 +286,8 @@ pub struct SanitizerReport {
     pub findings: Vec<Row>,
     /// How many more there were for which there was no room.
     pub dropped: u64,
+    /// How many reads were let go that waited for a write-back, because there was no room.
+    pub let_go: u64,
 }
 
 impl MachineReport {

@@ -82,6 +82,30 @@ pub struct Pending {
     since: u64,
 }
 
+#[cfg(test)]
+impl Pending {
+    /// That of an instruction, for tests of what holds such reads.
+    pub(super) fn of(who: Who) -> Pending {
+        let finding = Finding {
+            kind: Kind::StaleRead,
+            who,
+            at: 0,
+            writer: None,
+            fetched: None,
+            stored: None,
+            old: 1,
+            new: 2,
+            late: false,
+        };
+        Pending {
+            finding,
+            writer: who,
+            writebacks: 0,
+            since: 0,
+        }
+    }
+}
+
 /// What has become of a [`Pending`] read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {

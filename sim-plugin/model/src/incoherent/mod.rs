@@ -54,6 +54,7 @@
 //! | [`mod@line`] | the words of one line, and its lock |
 //! | [`access`] | what accesses do |
 //! | [`findings`] | each finding once |
+//! | [`waiting`] | reads that wait for a write-back |
 //! | [`frames`] | memory of users, which counts as coherent |
 
 pub mod access;
@@ -63,12 +64,14 @@ pub mod line;
 pub mod shape;
 #[cfg(test)]
 mod tests;
+pub mod waiting;
 
 pub use access::{Incoherent, Pending, Settled};
 pub use findings::{Finding, Findings, Kind};
 pub use frames::{Frames, Peek};
 pub use line::Who;
 pub use shape::Shape;
+pub use waiting::Waiting;
 
 /// Accesses to fused memory that a CPU may make between a store that another node has already seen
 /// and the write-back: many more than there are in any row of the protocol that publishes.

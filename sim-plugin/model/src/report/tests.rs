@@ -55,6 +55,7 @@ fn full() -> MachineReport {
         sanitizer: Some(SanitizerReport {
             findings: Vec::new(),
             dropped: number(),
+            let_go: number(),
         }),
     }
 }

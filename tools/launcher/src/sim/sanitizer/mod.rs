@@ -84,7 +84,7 @@ pub struct Allowed {
 pub struct Report {
     /// Findings.
     pub findings: Vec<Found>,
-    /// Findings for which machines had no room.
+    /// Findings for which machines had no room, and reads that they had no room to follow.
     pub dropped: u64,
     /// Stale reads that are no findings, by reason.
     pub permitted: Vec<Allowed>,
@@ -119,7 +119,7 @@ pub fn explain(
     let mut report = Report::default();
     let mut allowed: BTreeMap<u32, u64> = BTreeMap::new();
     for machine in machines.iter().flatten() {
-        report.dropped += machine.dropped;
+        report.dropped += machine.dropped + machine.let_go;
         for row in &machine.findings {
             match explainer.permits(row) {
                 Some(why) => *allowed.entry(why as u32).or_default() += row.count,
@@ -270,7 +270,7 @@ impl Report {
         let Some(first) = self.findings.first() else {
             return match self.dropped {
                 0 => String::new(),
-                n => format!("{n} findings for which there was no room"),
+                n => format!("{n} reads or findings for which there was no room"),
             };
         };
         let more = match self.findings.len() - 1 {
@@ -387,13 +387,14 @@ mod tests {
         }
     }
 
-    fn explained(rows: Vec<Row>, dropped: u64) -> Report {
+    fn explained(rows: Vec<Row>, [dropped, let_go]: [u64; 2]) -> Report {
         let config = Setup::default()
             .resolve(Level::Cache, &System::default())
             .unwrap();
         let machine = SanitizerReport {
             findings: rows,
             dropped,
+            let_go,
         };
         // A file with no names and no list.
         let image = std::env::current_exe().unwrap();
@@ -408,7 +409,7 @@ mod tests {
             Kind::LostUpdate,
             Kind::CachedRmw,
         ];
-        let report = explained(rows.map(|kind| row(kind, 0x10)).into(), 0);
+        let report = explained(rows.map(|kind| row(kind, 0x10)).into(), [0; 2]);
         assert!(!report.ok());
         for (f, missing) in report.findings.iter().zip([
             "an invalidation on node 0 before the read",
@@ -437,21 +438,21 @@ mod tests {
 
     #[test]
     fn findings_that_are_the_same_for_people_are_one() {
-        let report = explained(vec![row(Kind::StaleRead, 0x10); 2], 0);
+        let report = explained(vec![row(Kind::StaleRead, 0x10); 2], [0; 2]);
         assert_eq!((report.findings.len(), report.findings[0].count), (1, 6));
         let report = explained(
             vec![row(Kind::StaleRead, 0x10), row(Kind::StaleRead, 0x11)],
-            0,
+            [0; 2],
         );
         assert_eq!(report.findings.len(), 2);
     }
 
     #[test]
     fn what_had_no_room_fails_too() {
-        assert!(explained(Vec::new(), 0).ok());
-        let report = explained(Vec::new(), 7);
+        assert!(explained(Vec::new(), [0; 2]).ok());
+        let report = explained(Vec::new(), [4, 3]);
         assert!(!report.ok());
-        assert!(report.summary().starts_with("7 findings"));
+        assert!(report.summary().starts_with("7 reads or findings"));
     }
 
     #[test]
