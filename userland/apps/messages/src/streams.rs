@@ -151,11 +151,18 @@ pub fn idle(count: u64) -> Result<()> {
         end.send(1, Level::Normal, n, &bytes, Some(in_ms(5000)))?;
     }
     let arrived = receiver.join()??;
-    let c = end.counters();
+    let (c, there) = (end.counters(), arrived.counters);
+    // A wake-up that comes late, as it can over kernels that only exchange messages, wakes the receiver once more and in vain. A
+    // message that comes just then finds it awake.
+    let in_vain = (there.sleeps + there.called_off).saturating_sub(count);
+    let rung = c.doorbells..=c.doorbells + in_vain;
     report::check(
         "messages.idle",
-        c.doorbells == count && arrived.disorder == 0 && arrived.wrong == 0,
-        format_args!("{} doorbells for {count} messages", c.doorbells),
+        rung.contains(&count) && arrived.disorder == 0 && arrived.wrong == 0,
+        format_args!(
+            "{} doorbells for {count} messages, woken in vain {in_vain} times",
+            c.doorbells
+        ),
     );
     report::counter("messages.idle", count);
     report::counter("messages.idle-doorbells", c.doorbells);
