@@ -14,6 +14,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
+use dyad_abi::service::peer::Kernels;
 use migrate_rt::build::Stage;
 use serde_json::{Value, json};
 
@@ -229,8 +230,14 @@ impl Program {
     }
 
     /// Plays the program on a pair; compares its results with those of the host.
-    pub fn play(&self, nodes: [Isa; 2], expected: &[String], sink: &mut dyn Sink) -> Run {
+    pub fn play(
+        &self,
+        (nodes, kernels): ([Isa; 2], Kernels),
+        expected: &[String],
+        sink: &mut dyn Sink,
+    ) -> Run {
         let config = RunConfig {
+            kernels,
             nodes: nodes.to_vec(),
             work: Work::App {
                 app: self.dir.display().to_string(),
@@ -352,7 +359,7 @@ fn one(program: Program, say: &mut dyn FnMut(&str), sink: &mut dyn Sink) -> Resu
         }
     };
     for nodes in ORDERS {
-        let run = program.play(nodes, &expected, sink);
+        let run = program.play((nodes, Kernels::Fused), &expected, sink);
         if signals::count() > 0 {
             return Err(Error::Interrupted);
         }

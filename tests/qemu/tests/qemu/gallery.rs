@@ -5,9 +5,10 @@
 //! tier `long` all: for who changes the pipeline, or the runtime of programs.
 
 use dyad_abi::Isa;
+use dyad_abi::service::peer::Kernels;
 use dyad_launcher::launch::Quiet;
 use dyad_measure::gallery::{ORDERS, Program, programs};
-use dyad_tier::Tiers;
+use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 
 use crate::times;
@@ -49,9 +50,13 @@ fn play(program: &Program, nodes: [Isa; 2]) -> Result<(), Failed> {
         };
     }
     let expected = program.on_host()?;
-    let run = program.play(nodes, &expected, &mut Quiet);
-    match run.failure {
-        Some(why) => Err(why.into()),
-        None => Ok(()),
+    // Several kernels in the tier `long`: each program runs over them as it is.
+    let kernels = [Kernels::Fused, Kernels::Multiple];
+    for kernels in &kernels[..size(1, 1, 2)] {
+        let run = program.play((nodes, *kernels), &expected, &mut Quiet);
+        if let Some(why) = run.failure {
+            return Err(format!("{kernels:?}: {why}").into());
+        }
     }
+    Ok(())
 }
