@@ -8,7 +8,7 @@
 //! |---|---|
 //! | another CPU changes the word of one line | the line's sets, by [`Invalid::note`] |
 //! | other CPUs change several words before this CPU looks | all sets, by [`Invalid::note_all`] |
-//! | this CPU changes a word, and with it the version | the line's sets |
+//! | this CPU changes a word | nothing: it gives its copies the new key, or removes them |
 
 use std::sync::atomic::AtomicU64;
 

@@ -456,12 +456,6 @@ impl<'a> Core<'a> {
     ) -> Option<(Word, Step, T)> {
         let taken = update(word, |word| step(self, word))?;
         self.disturbed.announce(line, taken.0, taken.1.next);
-        let (before, after) = (taken.0, taken.1.next);
-        if before.shared_by(self.me.node)
-            && (!after.shared_by(self.me.node) || after.version() != before.version())
-        {
-            self.invalid.note(line);
-        }
         Some(taken)
     }
 
