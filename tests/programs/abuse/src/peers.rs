@@ -303,7 +303,10 @@ pub fn wild(seed: u64) -> dyad::Result<()> {
         let (_, top) = stack_slot(other, id);
         let sp = sys::group::empty_on(other, top);
         let pc = landed as *const () as usize as u64;
-        let (pc, sp) = if n % 2 == 0 { (value, sp) } else { (pc, value) };
+        let (pc, sp) = match n % 2 {
+            0 => (value, sp),
+            _ => (pc, value),
+        };
         let what = process::MOVE | (node.index() as u64) << 8;
         let status = process([what, pc, sp, 0]);
         println!("wild {n}: pc {pc:#x} sp {sp:#x}: came back with {status}");
