@@ -21,6 +21,15 @@ pub struct SystemCosts {
     pub doorbell: u64,
 }
 
+/// Counters of operations that are no accesses to memory. A trace of accesses does not have them.
+pub const NO_ACCESSES: [&str; 5] = [
+    "traps",
+    "returns",
+    "root_switches",
+    "tlb_invalidations",
+    "fences",
+];
+
 /// An operation with a price of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -5,6 +5,7 @@
 use dyad_sim_model::account::Counters;
 use dyad_sim_model::config::Order;
 use dyad_sim_model::naive::replay_files;
+use dyad_sim_model::system::NO_ACCESSES;
 
 use super::{Context, Findings, region};
 use dyad_launcher::config::Sim;
@@ -68,18 +69,10 @@ pub(super) fn compare(cx: &mut Context<'_>, findings: &mut Findings) -> Result<(
             let naive = naive.report();
             let names = dyad_sim_model::report::Counters::NAMES.iter();
             let pairs = names.zip(ours.values().into_iter().zip(naive.values()));
-            // These are no accesses, so traces do not have them.
-            let others = [
-                "instructions",
-                "traps",
-                "returns",
-                "root_switches",
-                "tlb_invalidations",
-                "fences",
-                "ipis_sent",
-                "ipis_received",
-            ];
-            for (name, (ours, naive)) in pairs.filter(|(name, _)| !others.contains(name)) {
+            // Traces do not have these either.
+            let others = ["instructions", "ipis_sent", "ipis_received"];
+            let is_other = |name: &str| others.contains(&name) || NO_ACCESSES.contains(&name);
+            for (name, (ours, naive)) in pairs.filter(|(name, _)| !is_other(name)) {
                 findings.exact(format!("{app}: {name}, {isa}"), ours, naive);
             }
         }
