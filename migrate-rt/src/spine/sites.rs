@@ -155,7 +155,7 @@ pub(crate) fn count_in_object(object: &[u8]) -> Result<u64, SpineError> {
 /// How many hash functions are tried. One in some hundreds of tables, of few sites, needs a second one.
 const TRIES: u32 = 1000;
 
-/// Of how many tables the best one is taken, unless one of the first has nothing to better.
+/// How many tables are compared. The first one with all recursive sites at their first places ends the search.
 const TABLES: usize = 8;
 
 /// Slots per ISA of a table of `sites` sites.

@@ -233,8 +233,8 @@ impl<'a> Sites<'a> {
     }
 }
 
-/// Walks on from the frame of number [`KEPT`]: as the loop in [`transform`], of which it takes the registers otherwise.
-/// Frame, return address, room, number of frames, and what the table says of the last return address.
+/// Walks on from the frame of number [`KEPT`]. A function of its own leaves more registers to the loop in [`transform`].
+/// Gives the frame, return address, room and number of frames at the end, and what the table says of that return address.
 #[cold]
 #[inline(never)]
 fn walk_on(
@@ -259,7 +259,8 @@ fn walk_on(
     }
 }
 
-/// Lays out the frames from number [`KEPT`] on, of which the first one was read as `at` and goes to `record`. The last record.
+/// Lays out the frames from number [`KEPT`] on. The record of the first one is `at`, and is written to `record`. Gives the
+/// address of the last record.
 #[cold]
 #[inline(never)]
 fn lay_out_on(
@@ -279,8 +280,8 @@ fn lay_out_on(
     Ok(record)
 }
 
-/// Writes the record of a frame whose caller has the site that was `found`: return address and the caller's record, which is
-/// given back.
+/// Writes the record of a frame: the return address that was `found`, and the address of the caller's record. Gives that
+/// address.
 #[inline(always)]
 fn write_record(memory: &mut impl Memory, record: u64, found: u64) -> u64 {
     let (other, step) = target(found);
