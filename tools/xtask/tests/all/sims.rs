@@ -59,7 +59,7 @@ fn a_simulated_run_is_reported_in_every_form() {
     assert_eq!(outcome.nodes[1].total.cycles, 10_000);
     assert_eq!(outcome.nodes[1].clock.unwrap().trace_hash, 0x12);
     assert!(!outcome.versions.xtask.is_empty());
-    assert_eq!(outcome.versions.kernel["x86_64"].file, "null");
+    assert_eq!(outcome.versions.kernel["x86_64"].file, "stub-kernel.o");
     // The file that plugins read says the same.
     let dir = std::path::Path::new(r["logs"].as_str().unwrap());
     let file = std::fs::read_to_string(dir.join("sim.json")).unwrap();

@@ -1,9 +1,10 @@
 //! Running the tool with machines that are shell scripts (`machine.sh` beside this file).
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use dyad_shm::superblock::{NodeEntry, Superblock};
@@ -42,13 +43,32 @@ pub fn tool(dir: &Scratch) -> Command {
     c
 }
 
+/// A file with the symbols that the launcher looks for in kernels, and nothing else.
+fn stub_kernel() -> &'static Path {
+    static KERNEL: LazyLock<PathBuf> = LazyLock::new(|| {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stub-kernel.o");
+        let made = path.with_extension(std::process::id().to_string());
+        // The linker driver that every build on this host needs also assembles.
+        let mut cc = Command::new("cc");
+        cc.args(["-c", "-x", "assembler", "-", "-o"]).arg(&made);
+        let mut cc = cc.stdin(Stdio::piped()).spawn().unwrap();
+        let symbols =
+            b".globl vector_stubs, exception_vectors\nvector_stubs:\nexception_vectors:\n";
+        cc.stdin.take().unwrap().write_all(symbols).unwrap();
+        assert!(cc.wait().unwrap().success());
+        std::fs::rename(&made, &path).unwrap();
+        path
+    });
+    &KERNEL
+}
+
 /// `run` with machines that play these parts, one per node.
 pub fn stub_run(dir: &Scratch, parts: &[&str], args: &[&str]) -> Command {
     let stub = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/common/machine.sh");
     let mut c = tool(dir);
     for isa in ["X86_64", "AARCH64"] {
         c.env(format!("DYAD_TEST_QEMU_{isa}"), &stub);
-        c.env(format!("DYAD_TEST_KERNEL_{isa}"), "/dev/null");
+        c.env(format!("DYAD_TEST_KERNEL_{isa}"), stub_kernel());
     }
     for (node, part) in parts.iter().enumerate() {
         c.env(format!("STUB_{node}"), part);
