@@ -61,12 +61,14 @@ counters! {
     l1d_misses,
     /// Misses of the second level.
     l2_misses,
-    /// Misses of the last level: each is served by near memory, far memory or another cache.
+    /// Misses of the last level: each is served by one of the three kinds of memory or by another cache.
     l3_misses,
     /// Lines from near memory.
     local,
-    /// Lines from far memory.
+    /// Lines from another node's memory.
     remote,
+    /// Lines from the CXL pool, where it is a device.
+    pool,
     /// Lines from the cache of another node that had modified them.
     forwarded,
     /// SnpData: reads that met another node's exclusive or modified copy.
@@ -109,8 +111,10 @@ counters! {
     l3_cycles,
     /// Cycles waited for near memory.
     local_cycles,
-    /// Cycles waited for far memory.
+    /// Cycles waited for another node's memory.
     remote_cycles,
+    /// Cycles waited for the CXL pool, where it is a device.
+    pool_cycles,
     /// Cycles waited for data from other nodes' caches.
     forward_cycles,
     /// Cycles that messages of the coherence protocol were on the link, but for those to memory and back.
@@ -184,6 +188,7 @@ impl Counters {
             l3_misses: self.l3_misses,
             local: self.local,
             remote: self.remote,
+            pool: self.pool,
             forwarded: self.forwarded,
             snp_data: self.snp_data,
             snp_inv: self.snp_inv,
@@ -217,6 +222,7 @@ impl Counters {
             + self.l3_cycles
             + self.local_cycles
             + self.remote_cycles
+            + self.pool_cycles
             + self.forward_cycles
             + self.link_cycles
             + self.snoop_cycles
@@ -272,6 +278,7 @@ pub const fn breakdown(
         l3: counts.l3_cycles * ps,
         mem_local: counts.local_cycles * ps,
         mem_remote: counts.remote_cycles * ps,
+        mem_pool: counts.pool_cycles * ps,
         forward: counts.forward_cycles * ps,
         link: counts.link_cycles * ps,
         snoop: counts.snoop_cycles * ps,
@@ -332,9 +339,16 @@ mod tests {
         let timing = breakdown(Level::Timing, &node, &counts, waits);
         assert_eq!(timing.total(), outside + cycles * node.cycle_ps);
         assert!(timing.values().iter().enumerate().all(|(i, &part)| {
-            // No near memory is in the pattern, the link has no price of its own, CPUs have no times of their own, only
+            // Only the pool is in the pattern, the link has no price of its own, CPUs have no times of their own, only
             // accesses are made, and waits for messages are told apart later; all else takes time.
-            let none = ["mem_local", "link", "release", "system", "msg_wait"];
+            let none = [
+                "mem_local",
+                "mem_remote",
+                "link",
+                "release",
+                "system",
+                "msg_wait",
+            ];
             (part == 0) == none.contains(&Breakdown::NAMES[i])
         }));
         // What is not fed back takes none.
@@ -374,7 +388,7 @@ mod tests {
         assert_eq!(report.accesses, counts.data() - counts.split);
         assert_eq!(
             report.l3_misses,
-            report.local + report.remote + report.forwarded
+            report.local + report.remote + report.pool + report.forwarded
         );
     }
 }

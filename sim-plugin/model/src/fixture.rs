@@ -27,6 +27,7 @@ pub fn node(cpus: usize) -> NodeConfig {
             l3: 50,
             local: 300,
             remote: 640,
+            pool: 650,
         },
         snoop: SnoopCosts {
             data: 70,

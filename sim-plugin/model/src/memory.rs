@@ -50,8 +50,10 @@ pub const fn physical_of(address: u64) -> u64 {
 pub enum Class {
     /// The node's own.
     Local,
-    /// Behind the link.
+    /// Another node's, behind the link.
     Remote,
+    /// A device's, behind the link.
+    Pool,
 }
 
 /// Where the memory of a fused line is: there, requests for it are put in order, and there it is known who has it.
@@ -93,6 +95,7 @@ pub struct Memory {
 /// The home of pool `pool` of `nodes` + 1.
 fn home(model: MemoryModel, pool: usize, nodes: usize) -> Home {
     match (model, pool == nodes) {
+        (MemoryModel::Pool, _) => Home::Device,
         (_, false) => Home::Node(pool),
         (MemoryModel::Separated, true) => Home::Node(0),
         (_, true) => Home::Device,
@@ -101,12 +104,12 @@ fn home(model: MemoryModel, pool: usize, nodes: usize) -> Home {
 
 /// How far pool `pool` of `nodes` + 1 is from `node`. Pool `nodes` is the CXL pool.
 fn class(model: MemoryModel, pool: usize, nodes: usize, node: usize) -> Class {
-    let near = match model {
-        MemoryModel::FullyShared => true,
-        MemoryModel::Shared => pool == node,
-        MemoryModel::Separated => pool == node || (pool == nodes && node == 0),
-    };
-    if near { Class::Local } else { Class::Remote }
+    match (model, home(model, pool, nodes)) {
+        (MemoryModel::FullyShared, _) => Class::Local,
+        (_, Home::Node(with)) if with == node => Class::Local,
+        (_, Home::Node(_)) => Class::Remote,
+        (_, Home::Device) => Class::Pool,
+    }
 }
 
 impl Memory {
@@ -207,7 +210,8 @@ mod tests {
         for (model, expected) in [
             // Per node: local pool 0, local pool 1, CXL.
             (MemoryModel::Separated, ["LRL", "RLR"]),
-            (MemoryModel::Shared, ["LRR", "RLR"]),
+            (MemoryModel::Shared, ["LRP", "RLP"]),
+            (MemoryModel::Pool, ["PPP", "PPP"]),
             (MemoryModel::FullyShared, ["LLL", "LLL"]),
         ] {
             let mut config = fixture::config(2, 1);
@@ -216,10 +220,10 @@ mod tests {
                 let memory = Memory::new(&config, node);
                 let mut next = 0;
                 for (pool, letter) in config.pools.iter().zip(expected.chars()) {
-                    let class = if letter == 'L' {
-                        Class::Local
-                    } else {
-                        Class::Remote
+                    let class = match letter {
+                        'L' => Class::Local,
+                        'R' => Class::Remote,
+                        _ => Class::Pool,
                     };
                     for line in line_of(pool.base)..line_of(pool.base + pool.size) {
                         assert_eq!(memory.locate(line), Some(Place { index: next, class }));

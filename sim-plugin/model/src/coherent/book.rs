@@ -107,6 +107,7 @@ impl Core<'_> {
             _ => match self.memory.class(line) {
                 Class::Local => (self.latency.local, Some(Class::Local)),
                 Class::Remote => (self.latency.remote, Some(Class::Remote)),
+                Class::Pool => (self.latency.pool, Some(Class::Pool)),
             },
         }
     }
@@ -145,6 +146,10 @@ impl Core<'_> {
             Some(Class::Remote) => {
                 counts.remote += 1;
                 counts.remote_cycles += cycles;
+            }
+            Some(Class::Pool) => {
+                counts.pool += 1;
+                counts.pool_cycles += cycles;
             }
         }
         counts.l3_misses += u64::from(class.is_some());

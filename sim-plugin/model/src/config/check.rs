@@ -86,10 +86,11 @@ impl SimConfig {
         if entries == 0 {
             return Ok(());
         }
-        require(self.model == MemoryModel::Shared, || {
+        let device = matches!(self.model, MemoryModel::Shared | MemoryModel::Pool);
+        require(device, || {
             format!(
                 "filter.entries is {entries}, but in the {} model no memory is a device's: use \
-                 --model shared, or set filter.entries to 0",
+                 --model shared or pool, or set filter.entries to 0",
                 self.model.name()
             )
         })?;
@@ -224,6 +225,7 @@ mod tests {
                 l3: 30,
                 local: 300,
                 remote: 620,
+                pool: 545,
             },
             snoop: SnoopCosts {
                 data: 70,

@@ -51,15 +51,26 @@ impl Level {
 pub enum MemoryModel {
     /// A node's own pool is local to it; the CXL pool is local to node 0.
     Separated,
-    /// A node's own pool is local to it; the CXL pool is remote to all.
+    /// A node's own pool is local to it; the CXL pool is a device behind the link. Nodes cache each other's memory
+    /// coherently, as sockets of one machine do (NUMA).
     Shared,
+    /// All pools are in a device behind the link, which is the only memory that CXL 3.x lets several hosts cache.
+    Pool,
     /// All memory is local to all nodes, which share the last level of cache.
     FullyShared,
 }
 
 impl MemoryModel {
     /// All memory models.
-    pub const ALL: [MemoryModel; 3] = [
+    pub const ALL: [MemoryModel; 4] = [
+        MemoryModel::Separated,
+        MemoryModel::Shared,
+        MemoryModel::Pool,
+        MemoryModel::FullyShared,
+    ];
+
+    /// Those of the paper.
+    pub const PAPER: [MemoryModel; 3] = [
         MemoryModel::Separated,
         MemoryModel::Shared,
         MemoryModel::FullyShared,
@@ -70,6 +81,7 @@ impl MemoryModel {
         match self {
             MemoryModel::Separated => "separated",
             MemoryModel::Shared => "shared",
+            MemoryModel::Pool => "pool",
             MemoryModel::FullyShared => "fully-shared",
         }
     }
@@ -141,8 +153,10 @@ pub struct Latencies {
     pub l3: u64,
     /// Memory near the node.
     pub local: u64,
-    /// Memory behind the link.
+    /// Another node's memory, behind the link.
     pub remote: u64,
+    /// The CXL pool, where it is a device behind the link.
+    pub pool: u64,
 }
 
 /// Cycles that messages of the coherence protocol add.

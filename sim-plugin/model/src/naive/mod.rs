@@ -99,7 +99,7 @@ impl Naive {
         let nodes = &config.nodes;
         let last = match config.model {
             MemoryModel::FullyShared => 1,
-            MemoryModel::Separated | MemoryModel::Shared => nodes.len(),
+            MemoryModel::Separated | MemoryModel::Shared | MemoryModel::Pool => nodes.len(),
         };
         Self {
             cpus: nodes.iter().map(|n| vec![cpu(n); n.cpus]).collect(),
@@ -169,12 +169,15 @@ impl Naive {
         matches!(id, Id::Common(_))
     }
 
-    fn near(&self, node: usize, line: u64) -> bool {
+    /// Where memory's data comes from: 0 near the node, 1 another node, 2 a device.
+    fn distance(&self, node: usize, line: u64) -> u32 {
         let cxl = self.config.nodes.len();
         match (self.pool(line), self.config.model) {
-            (None, _) | (_, MemoryModel::FullyShared) => true,
-            (Some(pool), MemoryModel::Shared) => pool == node,
-            (Some(pool), MemoryModel::Separated) => pool == node || pool == cxl && node == 0,
+            (None, _) | (_, MemoryModel::FullyShared) => 0,
+            (Some(_), MemoryModel::Pool) => 2,
+            (Some(pool), MemoryModel::Shared) if pool == cxl => 2,
+            (Some(pool), MemoryModel::Separated) if pool == cxl => u32::from(node != 0),
+            (Some(pool), _) => u32::from(pool != node),
         }
     }
 
@@ -183,6 +186,7 @@ impl Naive {
         let nodes = self.config.nodes.len();
         let home = match (self.pool(line), self.config.model) {
             (Some(pool), MemoryModel::Separated) if pool == nodes => Some(0),
+            (_, MemoryModel::Pool) => None,
             (pool, _) => pool.filter(|&pool| pool < nodes),
         };
         let linked = u64::from(!self.one_last_level());
@@ -417,10 +421,11 @@ impl Naive {
     /// Cycles until memory or the last level has the data.
     fn supply(&self, node: usize, id: Id, found: u32) -> u64 {
         let latency = self.config.nodes[node].latency;
-        match found {
-            3 => latency.l3,
-            _ if self.near(node, id.line()) => latency.local,
-            _ => latency.remote,
+        match (found, self.distance(node, id.line())) {
+            (3, _) => latency.l3,
+            (_, 0) => latency.local,
+            (_, 1) => latency.remote,
+            _ => latency.pool,
         }
     }
 
@@ -451,7 +456,7 @@ impl Naive {
     fn data(&mut self, who: Who, kind: Kind, id: Id, found: u32) -> u64 {
         self.count_misses(who, kind, found);
         let latency = self.config.nodes[who.node].latency;
-        let near = self.near(who.node, id.line());
+        let distance = self.distance(who.node, id.line());
         let supply = self.supply(who.node, id, found);
         let counts = self.counts_mut(who);
         match (found, kind) {
@@ -465,14 +470,14 @@ impl Naive {
                 counts.l3_cycles += supply;
                 supply
             }
-            _ if near => {
-                counts.local += 1;
-                counts.local_cycles += supply;
-                supply
-            }
             _ => {
-                counts.remote += 1;
-                counts.remote_cycles += supply;
+                let (lines, cycles) = match distance {
+                    0 => (&mut counts.local, &mut counts.local_cycles),
+                    1 => (&mut counts.remote, &mut counts.remote_cycles),
+                    _ => (&mut counts.pool, &mut counts.pool_cycles),
+                };
+                *lines += 1;
+                *cycles += supply;
                 supply
             }
         }

@@ -75,12 +75,14 @@ sums! {
         l2_misses,
         /// Lines found in the last level, of those not found in the second.
         l3_hits,
-        /// Lines not found there: each comes from near memory, far memory or another node's cache.
+        /// Lines not found there: each comes from one of the three kinds of memory or from another node's cache.
         l3_misses,
         /// Lines from memory near the node.
         local,
-        /// Lines from memory behind the link.
+        /// Lines from another node's memory.
         remote,
+        /// Lines from the CXL pool, where it is a device behind the link.
+        pool,
         /// Lines from the cache of another node that had modified them.
         forwarded,
         /// SnpData: reads that met another node's exclusive or modified copy.
@@ -133,8 +135,10 @@ sums! {
         l3,
         /// From memory near the node.
         mem_local,
-        /// From memory behind the link.
+        /// From another node's memory.
         mem_remote,
+        /// From the CXL pool, where it is a device behind the link.
+        mem_pool,
         /// From the cache of another node, in the place of memory.
         forward,
         /// Messages of the coherence protocol on their way over the link.

@@ -21,7 +21,14 @@ fn shape(sets: std::ops::Range<u32>, ways: u32) -> impl Strategy<Value = CacheSh
 fn node(l3: CacheShape) -> impl Strategy<Value = NodeConfig> {
     (
         (shape(0..3, 4), shape(0..3, 4), shape(0..4, 6)),
-        (1u64..9, 10u64..20, 20u64..60, 100u64..200, 200u64..400),
+        (
+            1u64..9,
+            10u64..20,
+            20u64..60,
+            100u64..200,
+            200u64..400,
+            200u64..400,
+        ),
         (1u64..99, 1u64..99, 1u64..99, 1u64..99),
         proptest::option::of(1u64..500),
         (0u64..50, 0u64..99, 0u64..70, any::<bool>(), 0u64..30),
@@ -38,6 +45,7 @@ fn node(l3: CacheShape) -> impl Strategy<Value = NodeConfig> {
                     l3: latency.2,
                     local: latency.3,
                     remote: latency.4,
+                    pool: latency.5,
                 },
                 snoop: SnoopCosts {
                     data: snoop.0,
@@ -60,6 +68,7 @@ fn config(most_cpus: usize) -> impl Strategy<Value = SimConfig> {
     let model = prop_oneof![
         Just(MemoryModel::Separated),
         Just(MemoryModel::Shared),
+        Just(MemoryModel::Pool),
         Just(MemoryModel::FullyShared),
     ];
     let coherence = prop_oneof![
@@ -74,7 +83,7 @@ fn config(most_cpus: usize) -> impl Strategy<Value = SimConfig> {
             let node = (1..=most_cpus, node(l3));
             let nodes = proptest::collection::vec(node, nodes);
             // Other models have no device.
-            let filter = if model == MemoryModel::Shared {
+            let filter = if matches!(model, MemoryModel::Shared | MemoryModel::Pool) {
                 filter
             } else {
                 0
@@ -168,7 +177,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 /// What must hold of the counters of any run.
 fn sane(counts: &Counters, config: &NodeConfig, cycles: u64) {
     assert_eq!(
-        counts.local + counts.remote + counts.forwarded,
+        counts.local + counts.remote + counts.pool + counts.forwarded,
         counts.l3_misses,
         "every miss is served once"
     );
@@ -180,6 +189,7 @@ fn sane(counts: &Counters, config: &NodeConfig, cycles: u64) {
     assert_eq!(counts.l2_cycles, counts.l2_hits() * config.latency.l2);
     assert_eq!(counts.local_cycles, counts.local * config.latency.local);
     assert_eq!(counts.remote_cycles, counts.remote * config.latency.remote);
+    assert_eq!(counts.pool_cycles, counts.pool * config.latency.pool);
     assert!(counts.snp_inv >= counts.invalidations);
     assert!(counts.forwarded <= counts.snp_data + counts.invalidations);
     assert!(counts.l2_misses <= counts.l1i_misses + counts.l1d_misses);

@@ -53,7 +53,7 @@ fn d_an_invalidation_reaches_the_last_level() {
         });
         assert_eq!((counts.l2_misses, counts.l3_misses), (1, 0));
         pair.store(0, line);
-        let expected = pair.snoop(1).data + pair.snoop(1).writeback + latency.remote;
+        let expected = pair.snoop(1).data + pair.snoop(1).writeback + latency.pool;
         let counts = pair.during(1, |pair| {
             assert_eq!(pair.load(1, line), expected);
         });
@@ -113,10 +113,7 @@ fn f_what_is_written_back_is_the_line_that_was_written() {
         let counts = pair.during(1, |pair| {
             pair.load(1, line);
         });
-        assert_eq!(
-            (counts.snp_data, counts.forwarded, counts.remote),
-            (0, 0, 1)
-        );
+        assert_eq!((counts.snp_data, counts.forwarded, counts.pool), (0, 0, 1));
     });
 }
 
@@ -134,20 +131,20 @@ fn g_the_last_level_holds_what_is_above_it() {
         let snoop = pair.snoop(0);
         let latency = pair.latency(0);
         let counts = pair.during(0, |pair| {
-            assert_eq!(pair.load(0, line + 16), latency.remote + snoop.back);
+            assert_eq!(pair.load(0, line + 16), latency.pool + snoop.back);
         });
         // Both first levels and the second.
         assert_eq!((counts.inclusion_snoops, counts.inclusion_victims), (1, 3));
         assert_eq!(counts.writebacks, 0);
         // The one of a modified line costs its write-back too.
         pair.store(0, line + 16);
-        let expected = latency.remote + snoop.back + snoop.writeback;
+        let expected = latency.pool + snoop.back + snoop.writeback;
         assert_eq!(pair.load(0, line), expected);
-        assert_eq!(pair.load(0, line + 16), latency.remote + snoop.back);
+        assert_eq!(pair.load(0, line + 16), latency.pool + snoop.back);
         // A dead copy is evicted without a word.
         pair.store(1, line + 16);
         let counts = pair.during(0, |pair| {
-            assert_eq!(pair.load(0, line), latency.remote);
+            assert_eq!(pair.load(0, line), latency.pool);
         });
         assert_eq!((counts.inclusion_snoops, counts.inclusion_victims), (0, 0));
         // Private lines may stay above it.
@@ -169,7 +166,7 @@ fn h_a_forward_is_one_miss_of_each_level() {
             });
             assert_eq!(counts.l1d_misses + counts.l1i_misses, 1);
             assert_eq!((counts.l2_misses, counts.l3_misses), (1, 1));
-            assert_eq!((counts.forwarded, counts.local, counts.remote), (1, 0, 0));
+            assert_eq!((counts.forwarded, counts.local, counts.pool), (1, 0, 0));
             pair.flush(1, line);
         }
     });

@@ -34,7 +34,7 @@ fn everywhere(pattern: impl Fn(&mut Pair, u64, u64)) {
         (1 << 20, latency.local),
         (config.pools[0].base, latency.local),
         (config.pools[1].base, latency.remote),
-        (config.pools[2].base, latency.remote),
+        (config.pools[2].base, latency.pool),
     ] {
         let storage = Storage::new(&config);
         pattern(&mut Pair::new(&config, &storage), base / LINE_BYTES, memory);
@@ -62,7 +62,7 @@ fn a_stream_misses_once_per_line_and_pass() {
         assert_eq!(counts.l1d_misses, 2 * n);
         assert_eq!(counts.l2_misses, 2 * n);
         assert_eq!(counts.l3_misses, 2 * n);
-        assert_eq!(counts.local + counts.remote, 2 * n);
+        assert_eq!(counts.local + counts.remote + counts.pool, 2 * n);
     });
 }
 
@@ -189,34 +189,31 @@ fn instructions_in_the_first_level_cost_nothing() {
 /// Which pool costs what, by model and node: local pools of nodes 0 and 1, then the CXL pool.
 #[test]
 fn every_range_returns_its_latency() {
-    for (model, remote) in [
-        (
-            MemoryModel::Separated,
-            [[false, true, false], [true, false, true]],
-        ),
-        (
-            MemoryModel::Shared,
-            [[false, true, true], [true, false, true]],
-        ),
-        (MemoryModel::FullyShared, [[false; 3]; 2]),
+    for (model, places) in [
+        (MemoryModel::Separated, ["LRL", "RLR"]),
+        (MemoryModel::Shared, ["LRP", "RLP"]),
+        (MemoryModel::Pool, ["PPP", "PPP"]),
+        (MemoryModel::FullyShared, ["LLL", "LLL"]),
     ] {
         let config = SimConfig {
             model,
             ..fixture::config(2, 1)
         };
-        for (node, remote) in remote.into_iter().enumerate() {
-            for (pool, remote) in remote.into_iter().enumerate() {
+        for (node, places) in places.into_iter().enumerate() {
+            for (pool, place) in places.chars().enumerate() {
                 let storage = Storage::new(&config);
                 let mut pair = Pair::new(&config, &storage);
                 let line = pair.pool(pool);
                 let latency = pair.latency(node);
                 let cycles = pair.load(node, line);
                 let counts = pair.counts(node);
-                if remote {
-                    assert_eq!((cycles, counts.remote), (latency.remote, 1));
-                } else {
-                    assert_eq!((cycles, counts.local), (latency.local, 1));
-                }
+                let expected = match place {
+                    'L' => (latency.local, [1, 0, 0]),
+                    'R' => (latency.remote, [0, 1, 0]),
+                    _ => (latency.pool, [0, 0, 1]),
+                };
+                let served = [counts.local, counts.remote, counts.pool];
+                assert_eq!((cycles, served), expected);
                 // A machine's own memory is local to it.
                 assert_eq!(pair.load(node, 3), latency.local);
             }

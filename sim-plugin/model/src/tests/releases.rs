@@ -74,12 +74,12 @@ const LATER: u64 = 1000 * 476;
 #[test]
 fn an_access_waits_until_what_it_takes_has_been_written() {
     use Coherence::Coherent;
-    // A store to the line takes 640 cycles itself.
+    // A store to the line takes 650 cycles itself.
     for what in ['r', 'w', 'x'] {
-        assert_eq!(waits(Coherent, &[(1, LATER, 'w'), (0, 0, what)]), 1640);
-        let soon = (0, LATER + 639 * 476 + 1, what);
+        assert_eq!(waits(Coherent, &[(1, LATER, 'w'), (0, 0, what)]), 1650);
+        let soon = (0, LATER + 649 * 476 + 1, what);
         assert_eq!(waits(Coherent, &[(1, LATER, 'w'), soon]), 1);
-        let late = (0, LATER + 640 * 476, what);
+        let late = (0, LATER + 650 * 476, what);
         assert_eq!(waits(Coherent, &[(1, LATER, 'w'), late]), 0);
     }
 }
@@ -99,9 +99,9 @@ fn what_is_at_hand_or_only_read_is_not_waited_for() {
 fn what_has_come_to_memory_has_its_time_still() {
     use Coherence::Coherent;
     let third = [(1, LATER, 'w'), (2, 9 * LATER, 'r'), (0, 0, 'r')];
-    assert_eq!(waits(Coherent, &third), 1640);
+    assert_eq!(waits(Coherent, &third), 1650);
     let flushed = [(1, LATER, 'w'), (1, 9 * LATER, 'f'), (0, 0, 'r')];
-    assert_eq!(waits(Coherent, &flushed), 1640);
+    assert_eq!(waits(Coherent, &flushed), 1650);
 }
 
 #[test]

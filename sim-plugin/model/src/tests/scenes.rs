@@ -31,6 +31,7 @@ fn config(through_home: bool, coherence: Coherence, filter_entries: u64) -> SimC
             l3: 50,
             local: 10_000,
             remote: 30_000,
+            pool: 70_000,
         };
         node.snoop = SnoopCosts {
             data: 71,
@@ -129,6 +130,7 @@ fn counted(c: Counters) -> String {
         ("siblings", c.sibling_writes),
         ("local", c.local),
         ("remote", c.remote),
+        ("pool", c.pool),
     ];
     let some = all.iter().filter(|(_, n)| *n != 0);
     some.map(|(name, n)| format!("{name} {n}"))
@@ -145,6 +147,7 @@ fn value(sum: &str, node: &NodeConfig) -> u64 {
         "l3" => latency.l3,
         "local" => latency.local,
         "remote" => latency.remote,
+        "pool" => latency.pool,
         "data" => snoop.data,
         "inv" => snoop.inv,
         "sharer" => snoop.per_sharer,

@@ -85,7 +85,7 @@ fn a_flush_of_another_node_kills_all_copies() {
         load(pair, 1, line);
         pair.flush(1, line);
         let latency = pair.latency(0);
-        assert_eq!(load(pair, 1, line), latency.remote);
+        assert_eq!(load(pair, 1, line), latency.pool);
         assert_eq!(load(pair, 0, line), latency.l3);
     });
 }
@@ -93,20 +93,20 @@ fn a_flush_of_another_node_kills_all_copies() {
 #[test]
 fn a_flush_kills_the_siblings_copies() {
     system(MemoryModel::Shared, |pair, line| {
-        let remote = pair.latency(0).remote;
+        let memory = pair.latency(0).pool;
         // Of a modified line.
         store(pair, 1, line);
         let counts = pair.during(0, |pair| {
             pair.flush(0, line);
         });
         assert_eq!((counts.writebacks, counts.inclusion_snoops), (1, 1));
-        assert_eq!(load(pair, 1, line), remote);
+        assert_eq!(load(pair, 1, line), memory);
         // Of a shared one.
         load(pair, 0, line);
         pair.load(1, line);
         pair.flush(1, line);
         pair.flush(0, line);
-        assert_eq!(load(pair, 1, line), remote);
+        assert_eq!(load(pair, 1, line), memory);
     });
 }
 

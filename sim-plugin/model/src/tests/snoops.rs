@@ -21,14 +21,14 @@ fn ping_pong_costs_a_snoop_and_a_forward_per_transfer() {
         let n = 1000;
         for i in 1..=n {
             let node = i % 2;
-            let expected = pair.snoop(node).inv + pair.latency(node).remote;
+            let expected = pair.snoop(node).inv + pair.latency(node).pool;
             assert_eq!(pair.store(node, line), expected);
         }
         let sum = pair.counts(0) + pair.counts(1);
         assert_eq!(sum.snp_inv, n as u64, "invalidations are transfers");
         assert_eq!(sum.invalidations, n as u64);
         assert_eq!(sum.forwarded, n as u64);
-        assert_eq!((sum.snp_data, sum.writebacks, sum.remote), (0, 0, 1));
+        assert_eq!((sum.snp_data, sum.writebacks, sum.pool), (0, 0, 1));
     });
 }
 
@@ -129,7 +129,7 @@ fn readers_do_not_invalidate() {
 #[test]
 fn the_only_reader_becomes_writer_without_asking() {
     two(|pair, line| {
-        assert_eq!(pair.load(0, line), pair.latency(0).remote);
+        assert_eq!(pair.load(0, line), pair.latency(0).pool);
         assert_eq!(pair.store(0, line), pair.latency(0).l1);
         let counts = pair.counts(0);
         assert_eq!((counts.upgrades_silent, counts.upgrades_snooped), (1, 0));
@@ -155,7 +155,7 @@ fn a_flush_writes_back_exactly_once_if_dirty() {
             assert_eq!(counts.inclusion_snoops, 0);
             // Afterwards it is gone, or it is there and clean.
             let expected = match flush {
-                FlushKind::Flush | FlushKind::Everything => latency.remote,
+                FlushKind::Flush | FlushKind::Everything => latency.pool,
                 FlushKind::Clean => latency.l1,
             };
             assert_eq!(pair.load(0, line), expected);
@@ -180,12 +180,12 @@ fn a_flush_writes_back_exactly_once_if_dirty() {
             );
         });
         assert_eq!((counts.snp_inv, counts.writebacks), (1, 0));
-        assert_eq!(pair.load(0, line), latency.remote);
+        assert_eq!(pair.load(0, line), latency.pool);
         // And a dirty line is written back, whichever node has it: it is gone, or still there and clean.
         let snoop = pair.snoop(1);
         for (flush, ask, expected) in [
             (FlushKind::Clean, snoop.data, latency.l1),
-            (FlushKind::Flush, snoop.inv, latency.remote),
+            (FlushKind::Flush, snoop.inv, latency.pool),
         ] {
             pair.store(0, line);
             let counts = pair.during(1, |pair| {
@@ -203,7 +203,7 @@ fn a_read_modify_write_is_one_request() {
     two(|pair, line| {
         pair.load(1, line);
         let cycles = pair.access_by(0, 0, Kind::Rmw, line);
-        assert_eq!(cycles, pair.snoop(0).inv + pair.latency(0).remote);
+        assert_eq!(cycles, pair.snoop(0).inv + pair.latency(0).pool);
         let counts = pair.counts(0);
         assert_eq!((counts.rmws, counts.loads, counts.stores), (1, 0, 0));
         assert_eq!(

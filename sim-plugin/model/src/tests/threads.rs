@@ -162,7 +162,7 @@ fn run(config: &SimConfig, steps: u64) -> (Vec<Counters>, Vec<Word>) {
                     let counts = core.counts();
                     assert_eq!(counts.memory_cycles(shape.latency.l1), cycles);
                     assert_eq!(
-                        counts.local + counts.remote + counts.forwarded,
+                        counts.local + counts.remote + counts.pool + counts.forwarded,
                         counts.l3_misses
                     );
                     core

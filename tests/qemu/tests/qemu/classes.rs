@@ -30,7 +30,7 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for &(kernel, classes) in KERNELS {
         for &class in classes {
-            for model in MemoryModel::ALL {
+            for model in MemoryModel::PAPER {
                 for thread in [false, true] {
                     let small = match (kernel, thread) {
                         ("mg", true) => model == MemoryModel::FullyShared,

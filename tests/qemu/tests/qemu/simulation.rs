@@ -92,15 +92,20 @@ fn models() -> Result<(), Failed> {
                     let mode = if coherent { "coherent" } else { "incoherent" };
                     format!("{}, {mode}, node {}: {what}", model.name(), part.node)
                 };
-                let sources = c.local + c.remote + c.forwarded;
+                let sources = c.local + c.remote + c.pool + c.forwarded;
                 ensure(
                     c.l3_misses > 0 && sources == c.l3_misses,
                     &name("every miss has a source"),
                     part,
                 )?;
-                let far = model != MemoryModel::FullyShared;
+                let (remote, pool) = match model {
+                    MemoryModel::Separated => (true, false),
+                    MemoryModel::Shared => (true, true),
+                    MemoryModel::Pool => (false, true),
+                    MemoryModel::FullyShared => (false, false),
+                };
                 ensure(
-                    (c.remote > 0) == far,
+                    (c.remote > 0, c.pool > 0) == (remote, pool),
                     &name("what is far is met, and nothing else"),
                     part,
                 )?;

@@ -139,6 +139,7 @@ fn blank(setup: &Setup, level: Level, system: &System) -> SimConfig {
             l3: 0,
             local: 0,
             remote: 0,
+            pool: 0,
         },
         snoop: SnoopCosts::default(),
         cost: SystemCosts::default(),
@@ -546,12 +547,9 @@ mod tests {
                 let (head, l3) = (format!("| `{profile}`, {} |", n.isa), l.l3.to_string());
                 let row = rows.iter().find(|row| row.starts_with(&head)).unwrap();
                 let cells: Vec<&str> = row.split('|').skip(2).map(str::trim).collect();
-                let [l1, l2, local, remote] =
-                    [l.l1, l.l2, l.local, l.remote].map(|n| n.to_string());
-                assert_eq!(
-                    [cells[0], cells[1], cells[3], cells[4]],
-                    [l1, l2, local, remote]
-                );
+                let expected = [l.l1, l.l2, l.local, l.remote, l.pool].map(|n| n.to_string());
+                let written = [cells[0], cells[1], cells[3], cells[4], cells[5]];
+                assert_eq!(written.as_slice(), expected.as_slice());
                 assert!(cells[2].starts_with(&l3), "{row}");
             }
         }

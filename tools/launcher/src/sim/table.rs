@@ -7,26 +7,8 @@ use dyad_sim_model::report::{Breakdown, ClockReport};
 
 use super::outcome::{NodeOutcome, Outcome, Part};
 
-/// Names of the parts of a breakdown, in its order.
-const CATEGORIES: [&str; 14] = [
-    "INST",
-    "L1",
-    "L2",
-    "L3",
-    "MEM_LOCAL",
-    "MEM_REMOTE",
-    "FORWARD",
-    "LINK",
-    "SNOOP",
-    "RELEASE",
-    "SYSTEM",
-    "IPI",
-    "MSG_WAIT",
-    "IDLE",
-];
-
-/// Those of them that level `count` does not know.
-const OF_CACHES: std::ops::RangeInclusive<usize> = 1..=10;
+/// Parts of a breakdown that level `count` knows, too.
+const OF_COUNT: [&str; 4] = ["inst", "ipi", "msg_wait", "idle"];
 
 /// Regions that get a table each; of more, a line per node has to do.
 const TABLES: usize = 4;
@@ -133,6 +115,7 @@ impl Outcome {
         });
         row("from local memory", |p| grouped(p.counters.local));
         row("from remote memory", |p| grouped(p.counters.remote));
+        row("from the CXL pool", |p| grouped(p.counters.pool));
         row("forwarded by owner", |p| grouped(p.counters.forwarded));
         row("SnpData", |p| grouped(p.counters.snp_data));
         row("SnpInv", |p| grouped(p.counters.snp_inv));
@@ -156,9 +139,9 @@ impl Outcome {
         // Above the cycles of the parts, which have percents behind them.
         let cycles = |p: &Part| format!("{}         ", grouped(p.cycles));
         rows.push(Row::of(parts, "cycles", cycles));
-        for (i, category) in CATEGORIES.iter().enumerate() {
-            if self.config.level != Level::Count || !OF_CACHES.contains(&i) {
-                rows.push(Row::of(parts, category, |p| share(p, i)));
+        for (i, name) in Breakdown::NAMES.iter().enumerate() {
+            if self.config.level != Level::Count || OF_COUNT.contains(name) {
+                rows.push(Row::of(parts, &name.to_uppercase(), |p| share(p, i)));
             }
         }
         rows.push(Row::of(parts, "closes to", closure));
@@ -293,7 +276,7 @@ fn most(part: &Part) -> String {
     let text = |&i: &usize| {
         format!(
             "{} {:.0} %",
-            CATEGORIES[i],
+            Breakdown::NAMES[i].to_uppercase(),
             percent(values[i], part.time_ps)
         )
     };

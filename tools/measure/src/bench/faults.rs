@@ -96,7 +96,7 @@ pub struct Plan {
 impl Default for Plan {
     fn default() -> Plan {
         Plan {
-            models: MemoryModel::ALL.to_vec(),
+            models: MemoryModel::PAPER.to_vec(),
             transports: Transport::ALL.to_vec(),
             ring_place: RingPlace::Receiver,
             pages: 256,
@@ -332,7 +332,7 @@ impl Faults {
     pub fn page(&self) -> String {
         let mut models: Vec<&str> = self.rows.iter().map(|r| r.model.name()).collect();
         models.dedup();
-        let mut which = match models.len() == MemoryModel::ALL.len() {
+        let mut which = match models.len() == MemoryModel::PAPER.len() {
             true => String::new(),
             false => format!(" --models {}", models.join(",")),
         };

@@ -107,8 +107,11 @@ fn chase(
                 "L3" => price("latency.l3", b.l3, c.l3_hits, n.l3),
                 // Where the kernel has put the memory is its business; what is near and what is
                 // far has its price.
-                _ if c.local > c.remote => price("latency.local", b.mem_local, c.local, n.local),
-                _ => price("latency.remote", b.mem_remote, c.remote, n.remote),
+                _ if c.local > c.remote.max(c.pool) => {
+                    price("latency.local", b.mem_local, c.local, n.local)
+                }
+                _ if c.remote > c.pool => price("latency.remote", b.mem_remote, c.remote, n.remote),
+                _ => price("latency.pool", b.mem_pool, c.pool, n.pool),
             };
             let steps = region::steps(&report, isa, place, "chase")?;
             let step = |ps: u64| ps as f64 / (steps * node.cycle_ps) as f64;
