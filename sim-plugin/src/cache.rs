@@ -45,7 +45,7 @@ use crate::cached::Setup;
 use crate::clock;
 use crate::ffi::{Registers, Words};
 use crate::maintenance::{LineOp, Operand};
-use crate::regions::{Region, Regions};
+use crate::regions::{Doing, Region, Regions};
 use crate::tlb::{Frame, Tlb};
 use crate::windows::Place;
 
@@ -175,7 +175,7 @@ pub struct Cpu {
     checked: u64,
     wrong: u64,
     registers: Registers,
-    regions: Regions<Passed>,
+    regions: Regions<'static, Passed>,
     awaited: Awaited,
     /// The number of accesses to data before all caches were emptied last.
     emptied_at: Option<u64>,
@@ -205,7 +205,7 @@ impl Cpu {
             checked: 0,
             wrong: 0,
             registers: Registers::find(setup.isa()),
-            regions: Regions::default(),
+            regions: setup.open_regions(number as usize),
             awaited: Awaited::default(),
             emptied_at: None,
             setup,
@@ -428,16 +428,34 @@ impl Cpu {
 
     /// A marker is executed, with `left` instructions of its block after it, itself included.
     pub fn marker(&mut self, marker: Marker, left: u64) {
+        let all = self.passed(left);
+        let awaited = self.awaited.marker(marker, all);
+        self.regions.marker(marker, Passed { all, awaited });
+    }
+
+    /// What has passed, when `left` instructions of the block that is being executed are still to come.
+    fn passed(&self, left: u64) -> Part {
         let reading = clock::get().map(|clock| clock.reading(self.number, left));
         let (time_ps, idle_ps, ipi_ps) = reading.unwrap_or_default();
-        let all = Part {
+        Part {
             counts: self.counts(left),
             time_ps,
             idle_ps,
             ipi_ps,
+        }
+    }
+
+    /// Lets the CPUs of the whole system know what this one has counted. It executes nothing just now; `asleep`: nor will
+    /// it before it is woken up.
+    pub fn publish(&self, asleep: bool) {
+        let all = self.passed(0);
+        let awaited = self.awaited.at(all);
+        let doing = match (asleep, self.awaited.lasts()) {
+            (false, _) => Doing::Works,
+            (true, false) => Doing::Sleeps,
+            (true, true) => Doing::Awaits,
         };
-        let awaited = self.awaited.marker(marker, all);
-        self.regions.marker(marker, Passed { all, awaited });
+        self.regions.publish(Passed { all, awaited }, doing);
     }
 
     /// How often a page of a program's heap or stacks was looked up, by pool.

@@ -26,10 +26,10 @@ use dyad_abi::service::{self, program};
 use dyad_abi::user::{HEAP_BASE, HEAP_END, thread_at};
 use dyad_sim_model::account;
 use dyad_sim_model::coherent::{Core, Releases};
-use dyad_sim_model::config::{Coherence, Level, SimConfig};
+use dyad_sim_model::config::{Coherence, Level, NodeConfig, SimConfig};
 use dyad_sim_model::memory::{Memory, line_of, view_of};
 use dyad_sim_model::report::{
-    Breakdown, Counters, CpuReport, Durations, RoiReport, SanitizerReport,
+    Breakdown, Counters, CpuReport, Durations, RoiReport, SanitizerReport, ShareReport,
 };
 use dyad_sim_model::shared::Areas;
 use dyad_sim_model::system::SystemCosts;
@@ -41,7 +41,7 @@ use crate::code::{CodeMap, PoolFile};
 use crate::ffi::{self, Block, Instruction};
 use crate::maintenance::{Maintenance, Scope, maintenance};
 use crate::options::{self, Options};
-use crate::regions::Region;
+use crate::regions::{Region, Regions};
 use crate::sanitizer::Sanitizer;
 use crate::system::{self, Vectors};
 use crate::tlb::Frame;
@@ -223,7 +223,8 @@ impl Setup {
     /// What a CPU has counted, and where its time went; `None` if there is no such CPU.
     pub fn cpu(&self, cpu: u32) -> Option<CpuReport> {
         ffi::with_cpu(cpu, |c| {
-            let (counters, breakdown_ps) = self.explain(&c.counts(0), account::Waits::default());
+            let (counters, breakdown_ps) =
+                self.explain(self.node, &c.counts(0), account::Waits::default());
             let (devices, unknown) = c.beside_memory();
             let (checked, wrong) = c.translations();
             CpuReport {
@@ -248,12 +249,17 @@ impl Setup {
                 let sum = all.entry(id.0).or_default();
                 sum.n += region.n;
                 sum.sum = sum.sum + region.sum;
+                sum.moved += region.moved;
                 sum.times_ps.extend(region.times_ps);
+                sum.all.resize(region.all.len(), Passed::default());
+                for (sum, all) in sum.all.iter_mut().zip(region.all) {
+                    *sum = *sum + all;
+                }
             }
         }
         let explained = all.into_iter().map(|(id, region)| {
-            let (counters, breakdown_ps) = self.explain_part(&region.sum.all);
-            let awaited = self.explain_part(&region.sum.awaited).1;
+            let (counters, breakdown_ps) = self.explain_part(self.node, &region.sum.all);
+            let awaited = self.explain_part(self.node, &region.sum.awaited).1;
             let breakdown_ps = breakdown_ps.of_which_waiting(awaited);
             let roi = RoiReport {
                 n: region.n,
@@ -264,28 +270,58 @@ impl Setup {
                 },
                 counters,
                 breakdown_ps,
+                moved: region.moved,
+                all: match clock::get() {
+                    Some(_) => self.shares(&region.all),
+                    None => Vec::new(),
+                },
             };
             (id, roi)
         });
         explained.collect()
     }
 
+    /// What the CPUs of each node did, of what all CPUs did.
+    fn shares(&self, all: &[Passed]) -> Vec<ShareReport> {
+        let mut shares: Vec<ShareReport> = (0..self.config.nodes.len())
+            .map(|node| ShareReport {
+                node,
+                ..ShareReport::default()
+            })
+            .collect();
+        for (node, passed) in self.nodes_of_cpus().zip(all) {
+            let all = passed.all.without_debts();
+            let (counters, breakdown_ps) = self.explain_part(node, &all);
+            let awaited = self.explain_part(node, &passed.awaited).1;
+            let share = &mut shares[node];
+            share.time_ps += all.time_ps;
+            share.counters += counters;
+            share.breakdown_ps += breakdown_ps.of_which_waiting(awaited);
+        }
+        shares
+    }
+
     /// Where the time of a CPU went in which it waited for messages.
     pub fn awaited(&self, cpu: u32) -> Option<Breakdown> {
         let part = ffi::with_cpu(cpu, |c| c.awaited())?;
-        Some(self.explain_part(&part).1)
+        Some(self.explain_part(self.node, &part).1)
     }
 
-    fn explain_part(&self, part: &Part) -> (Counters, Breakdown) {
+    fn explain_part(&self, node: usize, part: &Part) -> (Counters, Breakdown) {
         let waits = account::Waits {
             idle: part.idle_ps,
             ipi: part.ipi_ps,
         };
-        self.explain(&part.counts, waits)
+        self.explain(node, &part.counts, waits)
     }
 
-    fn explain(&self, counts: &account::Counters, waits: account::Waits) -> (Counters, Breakdown) {
-        let node = &self.config.nodes[self.node];
+    fn explain(
+        &self,
+        node: usize,
+        counts: &account::Counters,
+        waits: account::Waits,
+    ) -> (Counters, Breakdown) {
+        let node = &self.config.nodes[node];
         let went = account::breakdown(self.config.level, node, counts, waits);
         (counts.report(), went)
     }
@@ -303,6 +339,21 @@ impl Setup {
             core.heed_releases(Releases::new(times, now, cpu as u32, self.cycle_ps()));
         }
         core
+    }
+
+    /// The regions of interest of a CPU.
+    pub fn open_regions(&'static self, cpu: usize) -> Regions<'static, Passed> {
+        let nodes = &self.config.nodes;
+        let cpus = |nodes: &[NodeConfig]| nodes.iter().map(|node| node.cpus).sum::<usize>();
+        let me = cpus(&nodes[..self.node]) + cpu;
+        let life = u64::from(std::process::id());
+        Regions::new(self.areas.regions(self.words), cpus(nodes), me, life)
+    }
+
+    /// The node of each CPU of the whole system, in the order of their regions.
+    fn nodes_of_cpus(&self) -> impl Iterator<Item = usize> {
+        let nodes = self.config.nodes.iter().enumerate();
+        nodes.flat_map(|(node, config)| std::iter::repeat_n(node, config.cpus))
     }
 
     /// Who watches a CPU.

@@ -22,6 +22,11 @@ macro_rules! counters {
             /// Names of the counters, in their order.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
 
+            /// Counters with these values, in the order of [`Self::NAMES`].
+            pub fn of(mut next: impl FnMut() -> u64) -> Counters {
+                Counters { $($name: next(),)* }
+            }
+
             /// The counters, in the order of [`Self::NAMES`].
             pub fn values(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name)),*].into_iter()
@@ -383,6 +388,8 @@ mod tests {
         let (names, values): (Vec<_>, Vec<_>) = counts.values().unzip();
         assert_eq!(names, Counters::NAMES);
         assert_eq!(values[0], 12_345);
+        let mut next = values.iter().copied();
+        assert_eq!(Counters::of(|| next.next().unwrap()), counts);
         let report = counts.report();
         assert_eq!(report.l1d_hits + report.l1d_misses, counts.data());
         assert_eq!(report.accesses, counts.data() - counts.split);

@@ -112,7 +112,7 @@ pub struct ClockReport {
 }
 
 /// What happened in a region of interest, on this machine, in all its passes together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoiReport {
     /// Passes.
@@ -120,6 +120,26 @@ pub struct RoiReport {
     /// How long a pass took.
     pub pass_ps: Durations,
     /// Simulated time inside: what the breakdown has to add up to.
+    pub time_ps: u64,
+    /// What was counted.
+    pub counters: Counters,
+    /// Where the time went.
+    pub breakdown_ps: Breakdown,
+    /// Passes that began on another CPU. They are in no other number, but for how long a pass took.
+    #[serde(default)]
+    pub moved: u64,
+    /// What all CPUs of the system did in all passes, by node. Nothing without a clock.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub all: Vec<ShareReport>,
+}
+
+/// What the CPUs of a node did while regions of interest were passed through, wherever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShareReport {
+    /// The node.
+    pub node: usize,
+    /// Simulated time, summed over CPUs: what the breakdown has to add up to.
     pub time_ps: u64,
     /// What was counted.
     pub counters: Counters,

@@ -7,10 +7,12 @@
 //! | after them, at level timing | the time of each fused line, see [`crate::coherent::Releases`] |
 //! | after them, if the device has a filter | its tags, see [`crate::coherent`] |
 //! | after them | the last levels that more than one CPU uses: one per node, or one for all |
+//! | after them | what CPUs publish of what they have counted, and the regions of interest that they have open |
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 
+use crate::account::Counters;
 use crate::cache::Cache;
 use crate::coherent::{Core, Shared, filter_shape};
 use crate::config::{Level, MemoryModel, SimConfig};
@@ -21,6 +23,21 @@ use crate::memory::Memory;
 /// Words of a page of the host, so that no two areas are on one.
 const PAGE_WORDS: usize = 512;
 
+/// Words of what a CPU publishes: all counters, the time, and the parts of it that are sleep; all of that, and what of it was
+/// waiting for messages.
+pub const PUBLISHED_WORDS: usize = 2 * (Counters::NAMES.len() + 3);
+
+/// Words of a CPU's regions, of `cpus` of which each publishes this many words: a sequence number; twice a life, a state and
+/// what is published; what is open; and the life of each CPU with what that CPU had published.
+pub const fn region_words(cpus: usize, words: usize) -> usize {
+    1 + 2 * (2 + words) + 1 + cpus * (1 + words)
+}
+
+/// CPUs of all nodes.
+fn all_cpus(config: &SimConfig) -> usize {
+    config.nodes.iter().map(|node| node.cpus).sum()
+}
+
 /// Where everything is, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Areas {
@@ -30,6 +47,7 @@ pub struct Areas {
     filter: Range<usize>,
     /// By node; one for all nodes that share it. Empty if its only CPU keeps it for itself.
     last: Vec<Range<usize>>,
+    regions: Range<usize>,
 }
 
 impl Areas {
@@ -65,12 +83,16 @@ impl Areas {
                 start..end
             })
             .collect();
+        let start = end.next_multiple_of(PAGE_WORDS);
+        let cpus = all_cpus(config);
+        let regions = start..start + cpus * region_words(cpus, PUBLISHED_WORDS);
         Areas {
             directory,
             disturbed,
             releases,
             filter,
             last,
+            regions,
         }
     }
 
@@ -84,11 +106,14 @@ impl Areas {
         &words[self.releases.clone()]
     }
 
+    /// What CPUs publish, of the words that all share.
+    pub fn regions<'a>(&self, words: &'a [AtomicU64]) -> &'a [AtomicU64] {
+        &words[self.regions.clone()]
+    }
+
     /// Words of all of them together.
     pub fn words(&self) -> usize {
-        self.last
-            .last()
-            .map_or(self.filter.end, |last| last.end.max(self.filter.end))
+        self.regions.end
     }
 
     /// A CPU of a node. `words` is what all share; at first it is zero.

@@ -5,27 +5,9 @@ use std::ops::{Add, Sub};
 
 use dyad_abi::marker::Marker;
 use dyad_sim_model::account::Counters;
+use dyad_sim_model::shared::PUBLISHED_WORDS;
 
-use crate::regions::Timed;
-
-/// A structure that is added and subtracted field by field.
-macro_rules! by_field {
-    ($name:ident: $($field:ident),*) => {
-        impl Add for $name {
-            type Output = $name;
-            fn add(self, other: $name) -> $name {
-                $name { $($field: self.$field + other.$field),* }
-            }
-        }
-
-        impl Sub for $name {
-            type Output = $name;
-            fn sub(self, other: $name) -> $name {
-                $name { $($field: self.$field - other.$field),* }
-            }
-        }
-    };
-}
+use crate::regions::Measured;
 
 /// What has passed on a CPU in some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +22,66 @@ pub struct Part {
     pub ipi_ps: u64,
 }
 
-by_field!(Part: counts, time_ps, idle_ps, ipi_ps);
+// What is known of another CPU's sleep can be taken back later, so that a part can be less than nothing for a while: sums
+// come out right nevertheless.
+impl Add for Part {
+    type Output = Part;
+    fn add(self, other: Part) -> Part {
+        Part {
+            counts: self.counts + other.counts,
+            time_ps: self.time_ps.wrapping_add(other.time_ps),
+            idle_ps: self.idle_ps.wrapping_add(other.idle_ps),
+            ipi_ps: self.ipi_ps.wrapping_add(other.ipi_ps),
+        }
+    }
+}
+
+impl Sub for Part {
+    type Output = Part;
+    fn sub(self, other: Part) -> Part {
+        Part {
+            counts: self.counts - other.counts,
+            time_ps: self.time_ps.wrapping_sub(other.time_ps),
+            idle_ps: self.idle_ps.wrapping_sub(other.idle_ps),
+            ipi_ps: self.ipi_ps.wrapping_sub(other.ipi_ps),
+        }
+    }
+}
+
+impl Part {
+    fn put(&self, put: &mut impl FnMut(u64)) {
+        self.counts.values().for_each(|(_, value)| put(value));
+        [self.time_ps, self.idle_ps, self.ipi_ps]
+            .into_iter()
+            .for_each(put);
+    }
+
+    fn take(take: &mut impl FnMut() -> u64) -> Part {
+        Part {
+            counts: Counters::of(&mut *take),
+            time_ps: take(),
+            idle_ps: take(),
+            ipi_ps: take(),
+        }
+    }
+
+    fn with_sleep(mut self, more: u64) -> Part {
+        self.time_ps += more;
+        self.idle_ps += more;
+        self
+    }
+
+    /// A CPU that was taken to sleep may have woken up before: what it then did in that time has been taken for sleep, of
+    /// which less than nothing can be left. There was so much more time instead.
+    pub fn without_debts(mut self) -> Part {
+        for part in [&mut self.idle_ps, &mut self.ipi_ps] {
+            let debt = (*part as i64).min(0).unsigned_abs();
+            *part = part.wrapping_add(debt);
+            self.time_ps = self.time_ps.wrapping_add(debt);
+        }
+        self
+    }
+}
 
 /// What has passed on a CPU in some time, and in that part of it in which it only waited for messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,11 +92,51 @@ pub struct Passed {
     pub awaited: Part,
 }
 
-by_field!(Passed: all, awaited);
+impl Add for Passed {
+    type Output = Passed;
+    fn add(self, other: Passed) -> Passed {
+        Passed {
+            all: self.all + other.all,
+            awaited: self.awaited + other.awaited,
+        }
+    }
+}
 
-impl Timed for Passed {
+impl Sub for Passed {
+    type Output = Passed;
+    fn sub(self, other: Passed) -> Passed {
+        Passed {
+            all: self.all - other.all,
+            awaited: self.awaited - other.awaited,
+        }
+    }
+}
+
+impl Measured for Passed {
+    const WORDS: usize = PUBLISHED_WORDS;
+
     fn time_ps(&self) -> u64 {
         self.all.time_ps
+    }
+
+    fn put(&self, put: &mut impl FnMut(u64)) {
+        self.all.put(put);
+        self.awaited.put(put);
+    }
+
+    fn take(take: &mut impl FnMut() -> u64) -> Passed {
+        Passed {
+            all: Part::take(take),
+            awaited: Part::take(take),
+        }
+    }
+
+    fn asleep_until(self, time_ps: u64, awaits: bool) -> Passed {
+        let more = time_ps.saturating_sub(self.all.time_ps);
+        Passed {
+            all: self.all.with_sleep(more),
+            awaited: self.awaited.with_sleep(if awaits { more } else { 0 }),
+        }
     }
 }
 
@@ -71,13 +152,25 @@ pub(super) struct Awaited {
 impl Awaited {
     /// Follows a marker; `now` is what has passed so far. Gives what of it passed in waits.
     pub(super) fn marker(&mut self, marker: Marker, now: Part) -> Part {
-        let lasts = |since: Option<Part>| since.map_or(Part::default(), |then| now - then);
         match marker {
             Marker::AWAITS => self.since = self.since.or(Some(now)),
-            Marker::COMES => self.sum = self.sum + lasts(self.since.take()),
+            Marker::COMES => {
+                self.sum = self.at(now);
+                self.since = None;
+            }
             _ => {}
         }
-        self.sum + lasts(self.since)
+        self.at(now)
+    }
+
+    /// What of `now` passed in waits.
+    pub(super) fn at(&self, now: Part) -> Part {
+        self.sum + self.since.map_or(Part::default(), |then| now - then)
+    }
+
+    /// Whether a wait lasts.
+    pub(super) fn lasts(&self) -> bool {
+        self.since.is_some()
     }
 }
 

@@ -258,9 +258,13 @@ impl Clock {
         let careful = self.careful_from(slice.event);
         words.set_time(cpu.hand.plan(slice.now, slice.until.min(careful)));
         self.be_careful(index, careful <= slice.now);
-        if self.strict {
-            with_cpu(index, |c| c.turn(cpu.coupling.turn_number()));
-        }
+        with_cpu(index, |c| {
+            // In strict order it has its turn now: others find the same in every run.
+            c.publish(false);
+            if self.strict {
+                c.turn(cpu.coupling.turn_number());
+            }
+        });
     }
 
     /// From when on an event may be passed by latencies before the next look around.
@@ -348,6 +352,8 @@ impl Clock {
         {
             let mut words = Words::of(index);
             let time = cpu.hand.time(words.time());
+            // Before others can have their turns.
+            with_cpu(index, |c| c.publish(true));
             let now = cpu.coupling.sleep(time, words.trace());
             if now > time {
                 cpu.hand.slept(time, now);

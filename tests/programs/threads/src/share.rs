@@ -1,10 +1,11 @@
 //! Starting threads, and sharing memory between them.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use dyad::futex;
 use dyad::prelude::task::*;
+use dyad::sync::Barrier;
 use dyad::{report, sys, thread};
 
 use crate::{nodes, on_all};
@@ -18,38 +19,22 @@ struct Seen {
     text: String,
 }
 
-static COME: AtomicU32 = AtomicU32::new(0);
-
-/// Waits until so many threads have come here.
-fn meet(threads: u32) {
-    COME.fetch_add(1, Ordering::AcqRel);
-    futex::wake_all(&COME);
-    loop {
-        let come = COME.load(Ordering::Acquire);
-        if come >= threads {
-            return;
-        }
-        let end = Instant::now() + Duration::from_secs(10);
-        let _ = futex::wait(&COME, come, end.as_nanos());
-    }
-}
-
 /// Threads on every node, which say where they are.
 pub fn spawn() -> Result<()> {
     let nodes = nodes()?;
     let me = thread::current();
-    let all = 2 * nodes.len() as u32;
-    let mut seen = on_all(2, move |n| {
+    let gate: &Barrier = Box::leak(Box::new(Barrier::new(2 * nodes.len() as u32)));
+    let seen = on_all(2, move |n| {
         // All live at the same time, so that their ids must differ.
-        meet(all);
-        Seen {
+        gate.wait().map(|_| Seen {
             node: dyad::node(),
             isa: dyad::isa(),
             id: thread::current().id(),
             number: thread::current().number(),
             text: format!("thread {n} on {}", dyad::isa()),
-        }
+        })
     })?;
+    let mut seen = seen.into_iter().collect::<Result<Vec<_>, _>>()?;
     let system = dyad::system()?;
     let mut there = true;
     for (n, s) in seen.iter().enumerate() {

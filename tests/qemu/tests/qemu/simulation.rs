@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dyad_abi::service::peer::Kernels;
 use dyad_launcher::config::{RunConfig, Sim};
 use dyad_launcher::launch;
 use dyad_launcher::sim::outcome::Part;
@@ -36,6 +37,11 @@ pub fn trials() -> Vec<Trial> {
             Tiers::FULL,
             "a_seed_is_a_history_and_nearer_memory_is_faster",
             histories,
+        ),
+        test(
+            Tiers::FULL,
+            "regions_go_with_threads_that_move",
+            moving_regions,
         ),
     ]
 }
@@ -249,6 +255,56 @@ fn strict(model: MemoryModel, seed: u64) -> Result<Outcome, String> {
         disturbances.extend(outcome.disturbances);
     }
     Err(format!("no run was undisturbed: {disturbances:?}"))
+}
+
+/// A thread that moves inside of a timed phase, by shared memory and by messages: the pass ends on the other node, and all CPUs
+/// of the system are accounted for in it as long as it took.
+fn moving_regions() -> Result<(), Failed> {
+    for kernels in [Kernels::Fused, Kernels::Multiple] {
+        let config = RunConfig {
+            work: console::app("npb", "--bench is --style thread --at 40"),
+            kernels,
+            setup: Setup {
+                order: Order::Strict { seed: 0 },
+                ..Setup::default()
+            },
+            ..tour(Sim::Timing)
+        };
+        let (report, text) = console::run(&config);
+        if let Some(why) = report.failure() {
+            return Err(format!("{why}\n\nconsole:\n{text}").into());
+        }
+        let outcome = report.simulation.ok_or("nothing was simulated")?;
+        let moved: u64 = outcome.regions.iter().map(|p| p.moved).sum();
+        let passes: u64 = outcome.regions.iter().map(|p| p.passes).sum();
+        if moved != 1 || outcome.everywhere.len() != outcome.nodes.len() {
+            return Err(format!("{moved} passes have moved: {:#?}", outcome.everywhere).into());
+        }
+        let on_one: u64 = outcome.regions.iter().map(|p| p.time_ps).sum();
+        let longest = outcome
+            .regions
+            .iter()
+            .filter_map(|p| p.pass_ps)
+            .map(|d| d.max);
+        // The pass that moves is the longest one.
+        let time = on_one + longest.max().unwrap_or(0);
+        let edge = (outcome.config.clock.quantum_ns + outcome.config.clock.lag_ns) * 1000;
+        for part in &outcome.everywhere {
+            ensure(part.passes == passes + 1, "all passes are in it", part)?;
+            ensure(part.closure_ppm.abs() <= 1000, "the account closes", part)?;
+            let off = part.time_ps.abs_diff(time);
+            ensure(
+                off <= 2 * part.passes * edge,
+                &format!("as long as {time} ps"),
+                part,
+            )?;
+        }
+        let done = |parts: &[Part]| parts.iter().map(|p| p.counters.instructions).sum::<u64>();
+        let part = &outcome.everywhere[0];
+        let more = done(&outcome.everywhere) > done(&outcome.regions);
+        ensure(more, "the pass that moved is in it", part)?;
+    }
+    Ok(())
 }
 
 fn histories() -> Result<(), Failed> {

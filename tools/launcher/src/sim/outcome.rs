@@ -1,12 +1,14 @@
 //! What came out of a simulated run: the reports of all machines together, and whether they are
 //! consistent.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use dyad_abi::marker::{BenchWindow, WindowId};
 use dyad_sim_model::config::{Order, SLACK_NS, SimConfig};
 use dyad_sim_model::report::{
-    Breakdown, ClockReport, Counters, CpuReport, Durations, MachineReport, SCHEMA as MACHINE_SCHEMA,
+    Breakdown, ClockReport, Counters, CpuReport, Durations, MachineReport,
+    SCHEMA as MACHINE_SCHEMA, ShareReport,
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +32,9 @@ pub struct Part {
     pub name: String,
     /// Passes through the region; 1 for the whole run.
     pub passes: u64,
+    /// Passes that began on another CPU. Their numbers are in [`Outcome::everywhere`] only.
+    #[serde(default)]
+    pub moved: u64,
     /// How long a pass took; nothing for the whole run.
     pub pass_ps: Option<Durations>,
     /// Simulated time, summed over CPUs.
@@ -76,8 +81,11 @@ pub struct Outcome {
     pub versions: Versions,
     /// The nodes that have left a report.
     pub nodes: Vec<NodeOutcome>,
-    /// Regions of interest, by region and node.
+    /// Regions of interest, by region and node: what the CPU did on which a pass began and ended.
     pub regions: Vec<Part>,
+    /// What all CPUs did during all passes, on whatever CPU they began and ended, by region and node.
+    #[serde(default)]
+    pub everywhere: Vec<Part>,
     /// Digest of the timed events of all nodes, if all have clocks.
     pub trace_hash: Option<String>,
     /// What happened that did not follow from simulated time alone. In strict order, a run without
@@ -115,6 +123,7 @@ impl Outcome {
             versions,
             nodes: Vec::new(),
             regions: Vec::new(),
+            everywhere: Vec::new(),
             trace_hash: None,
             disturbances: Vec::new(),
             sanitizer: None,
@@ -179,11 +188,13 @@ impl Outcome {
                 );
                 self.regions.push(Part {
                     pass_ps: Some(region.pass_ps),
+                    moved: region.moved,
                     ..part
                 });
             }
         }
         self.regions.sort_by_key(|part| (part.region, part.node));
+        self.everywhere = self.all_cpus(machines);
         let hashes: Option<Vec<u64>> = machines
             .iter()
             .map(|m| Some(m.as_ref()?.clock?.trace_hash))
@@ -193,6 +204,34 @@ impl Outcome {
             format!("{:016x}", super::versions::fnv1a(bytes))
         });
         verdicts
+    }
+
+    /// What all CPUs did while regions were passed through.
+    fn all_cpus(&self, machines: &[Option<MachineReport>]) -> Vec<Part> {
+        let mut passes: BTreeMap<u16, u64> = BTreeMap::new();
+        let mut shares: BTreeMap<(u16, usize), ShareReport> = BTreeMap::new();
+        for (&id, region) in machines.iter().flatten().flat_map(|m| &m.roi) {
+            *passes.entry(id).or_default() += region.n + region.moved;
+            for share in &region.all {
+                let sum = shares.entry((id, share.node)).or_default();
+                sum.time_ps += share.time_ps;
+                sum.counters += share.counters;
+                sum.breakdown_ps += share.breakdown_ps;
+            }
+        }
+        let known = |node: usize| node < self.config.nodes.len();
+        let parts = shares.iter().filter(|((_, node), _)| known(*node));
+        parts
+            .map(|(&(id, node), share)| {
+                let ShareReport {
+                    counters,
+                    breakdown_ps,
+                    time_ps,
+                    ..
+                } = *share;
+                self.part(node, Some(id), passes[&id], counters, breakdown_ps, time_ps)
+            })
+            .collect()
     }
 
     /// All rows: the nodes, then the regions.
@@ -216,6 +255,7 @@ impl Outcome {
             region,
             name: region.map_or_else(|| "run".into(), region_name),
             passes,
+            moved: 0,
             pass_ps: None,
             time_ps,
             cycles: time_ps / config.cycle_ps,
@@ -273,6 +313,12 @@ impl Outcome {
             let what = format!("region {}", region_name(id));
             open(what, r.breakdown_ps.total(), r.time_ps)
         });
+        let shares = machine.roi.iter().flat_map(|(&id, r)| {
+            r.all.iter().filter_map(move |share| {
+                let what = format!("region {} on node {}", region_name(id), share.node);
+                open(what, share.breakdown_ps.total(), share.time_ps)
+            })
+        });
         let furthest = machine.cpus.iter().map(|c| c.time_ps).max();
         let clock = match (machine.clock, furthest) {
             (None, _) => Some("there is no clock".into()),
@@ -292,6 +338,7 @@ impl Outcome {
             .iter()
             .filter_map(cpu)
             .chain(regions)
+            .chain(shares)
             .chain(clock)
             .collect();
         Verdict {
@@ -440,6 +487,7 @@ pub(crate) mod tests {
                         inst: time / 2,
                         ..Breakdown::default()
                     },
+                    ..RoiReport::default()
                 },
             )]
             .into(),
@@ -457,6 +505,49 @@ pub(crate) mod tests {
             .unwrap();
         let set = vec![("l3.size".to_string(), "4MiB".to_string())];
         Outcome::new(config, set, Versions::default())
+    }
+
+    #[test]
+    fn what_all_cpus_did_is_summed_over_the_nodes_where_passes_ended() {
+        let mut o = outcome();
+        let mut machines = [machine(0, 4_760_000), machine(1, 5_000_000)];
+        for (machine, moved) in machines.iter_mut().zip([0, 3]) {
+            let region = machine.roi.get_mut(&0x8000).unwrap();
+            region.moved = moved;
+            let share = |node, inst| ShareReport {
+                node,
+                time_ps: inst,
+                breakdown_ps: Breakdown {
+                    inst,
+                    ..Breakdown::default()
+                },
+                ..ShareReport::default()
+            };
+            region.all = vec![share(0, 4_760), share(1, 10_000)];
+        }
+        let verdicts = o.take(&machines.clone().map(Some));
+        assert!(verdicts.iter().all(|v| v.ok), "{verdicts:?}");
+        let all = o.everywhere.iter();
+        let all: Vec<_> = all
+            .map(|p| (p.node, p.passes, p.time_ps, p.cycles))
+            .collect();
+        assert_eq!(all, [(0, 7, 9_520, 20), (1, 7, 20_000, 40)]);
+        let text = o.table();
+        let line = |label: &str| {
+            let mut lines = text.lines().filter(|l| l.trim_start().starts_with(label));
+            let words = lines.next_back().unwrap().split_whitespace();
+            words.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(line("begun on another CPU"), "begun on another CPU 0 3");
+        assert_eq!(line("passes everywhere"), "passes everywhere 7 7");
+        assert!(text.contains("region 0x8000, all CPUs"));
+
+        // A share that does not add up is as bad as any other part.
+        machines[1].roi.get_mut(&0x8000).unwrap().all[0].time_ps = 1;
+        let verdicts = outcome().take(&machines.map(Some));
+        let open = verdicts.iter().find(|v| !v.ok).unwrap();
+        assert_eq!((open.name, open.node), ("sim.closure", 1));
+        assert!(open.detail.contains("on node 0"), "{}", open.detail);
     }
 
     #[test]

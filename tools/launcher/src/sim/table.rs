@@ -158,11 +158,30 @@ impl Outcome {
             let title = format!("region {}", parts[0].name);
             let mut rows = vec![Row::of(&parts, &title, column)];
             rows.push(Row::of(&parts, "passes", |p| grouped(p.passes)));
-            rows.push(Row::of(&parts, "simulated time", |p| time(p.time_ps)));
-            self.add_counts(&mut rows, &parts);
-            self.add_times(&mut rows, &parts);
-            print(&rows, out);
+            if parts.iter().any(|p| p.moved > 0) {
+                let label = "begun on another CPU";
+                rows.push(Row::of(&parts, label, |p| grouped(p.moved)));
+            }
+            self.add_rest(rows, &parts, out);
         }
+        // What a thread did that moved is on no CPU alone.
+        for all in self.everywhere.chunk_by(|a, b| a.region == b.region) {
+            let moved = |p: &&Part| p.region == all[0].region && p.moved > 0;
+            if self.regions.iter().any(|p| moved(&p)) {
+                let parts: Vec<&Part> = all.iter().collect();
+                let title = format!("region {}, all CPUs", parts[0].name);
+                let mut rows = vec![Row::of(&parts, &title, column)];
+                rows.push(Row::of(&parts, "passes everywhere", |p| grouped(p.passes)));
+                self.add_rest(rows, &parts, out);
+            }
+        }
+    }
+
+    fn add_rest(&self, mut rows: Vec<Row>, parts: &[&Part], out: &mut String) {
+        rows.push(Row::of(parts, "simulated time", |p| time(p.time_ps)));
+        self.add_counts(&mut rows, parts);
+        self.add_times(&mut rows, parts);
+        print(&rows, out);
     }
 
     fn list_regions(&self, out: &mut String) {
@@ -373,8 +392,8 @@ mod tests {
     fn many_regions_are_listed() {
         let mut o = outcome();
         let mut m = machine(0, 4_760_000);
-        let one = m.roi[&0x8000];
-        m.roi.extend((0x8001..=0x8004).map(|id| (id, one)));
+        let one = m.roi[&0x8000].clone();
+        m.roi.extend((0x8001..=0x8004).map(|id| (id, one.clone())));
         o.take(&[Some(m)]);
         let text = o.table();
         let line = text.lines().find(|l| l.starts_with("  0x8004 ")).unwrap();

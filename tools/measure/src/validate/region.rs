@@ -23,7 +23,7 @@ pub(super) fn machine(report: &RunReport, isa: Isa) -> Result<MachineReport, Err
 /// What was counted in a window there.
 pub(super) fn window(report: &RunReport, isa: Isa, id: u16) -> Result<RoiReport, Error> {
     let machine = machine(report, isa)?;
-    machine.roi.get(&id).copied().ok_or_else(|| {
+    machine.roi.get(&id).cloned().ok_or_else(|| {
         Error::Run(format!(
             "nothing was counted in window {id:#x} on {isa}; logs in {}",
             report.dir.display()

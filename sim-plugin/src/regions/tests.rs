@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+use super::*;
+
+impl Measured for u64 {
+    const WORDS: usize = 1;
+    fn time_ps(&self) -> u64 {
+        *self
+    }
+    fn put(&self, put: &mut impl FnMut(u64)) {
+        put(*self);
+    }
+    fn take(take: &mut impl FnMut() -> u64) -> u64 {
+        take()
+    }
+    fn asleep_until(self, time_ps: u64, _: bool) -> u64 {
+        self.max(time_ps)
+    }
+}
+
+fn words(cpus: usize) -> Vec<AtomicU64> {
+    let words = cpus * region_words(cpus, u64::WORDS);
+    std::iter::repeat_with(AtomicU64::default)
+        .take(words)
+        .collect()
+}
+
+fn mark(regions: &mut Regions<'_, u64>, op: MarkerOp, id: u16, now: u64) {
+    let id = WindowId(id);
+    regions.marker(Marker { op, id }, now);
+}
+
+#[test]
+fn each_pass_has_a_time_as_long_as_there_is_room() {
+    let words = words(1);
+    let mut regions = Regions::<u64>::new(&words, 1, 0, 1);
+    let passes = KEPT as u64 + 2;
+    for n in 0..passes {
+        mark(&mut regions, MarkerOp::Begin, 1, 1000 * n);
+        mark(&mut regions, MarkerOp::End, 1, 1000 * n + n % 7);
+    }
+    let region = &regions.closed()[&WindowId(1)];
+    assert_eq!(region.n, passes);
+    let times = (0..KEPT as u64).map(|n| n % 7);
+    assert!(region.times_ps.iter().copied().eq(times));
+}
+
+#[test]
+fn passes_add_up_and_only_matching_ends_count() {
+    let words = words(1);
+    let mut regions = Regions::<u64>::new(&words, 1, 0, 1);
+    for (op, id, now) in [
+        (MarkerOp::End, 1, 5),
+        (MarkerOp::Begin, 1, 10),
+        (MarkerOp::End, 2, 15),
+        (MarkerOp::End, 1, 30),
+        (MarkerOp::Begin, 1, 100),
+        (MarkerOp::End, 1, 103),
+        (MarkerOp::Begin, 2, 200),
+        (MarkerOp::Begin, 3, 300),
+        (MarkerOp::End, 3, 301),
+        (MarkerOp::Begin, 4, 400),
+        (MarkerOp::Abandon, 0, 401),
+        (MarkerOp::End, 4, 402),
+    ] {
+        mark(&mut regions, op, id, now);
+    }
+    let closed = regions.closed().iter();
+    let all: Vec<_> = closed.map(|(id, r)| (id.0, r.n, r.sum)).collect();
+    assert_eq!(all, [(1, 2, 23), (3, 1, 1)]);
+    mark(&mut regions, MarkerOp::Forget, 1, 500);
+    assert!(!regions.closed().contains_key(&WindowId(1)));
+}
+
+#[test]
+fn a_region_is_closed_where_its_thread_has_come_to() {
+    let words = words(3);
+    let [mut a, mut b, c] = [0, 1, 2].map(|me| Regions::<u64>::new(&words, 3, me, 7));
+    b.publish(90, Doing::Works);
+    c.publish(100, Doing::Sleeps);
+    mark(&mut a, MarkerOp::Begin, 1, 110);
+    // CPU 2 sleeps on, and CPU 0 does something else.
+    a.publish(160, Doing::Works);
+    mark(&mut b, MarkerOp::End, 2, 170);
+    assert!(b.closed().is_empty(), "another region is open");
+    mark(&mut b, MarkerOp::End, 1, 200);
+    let region = &b.closed()[&WindowId(1)];
+    assert_eq!((region.n, region.moved, region.sum), (0, 1, 0));
+    assert_eq!(region.times_ps, [90]);
+    assert_eq!(region.all, [50, 110, 90], "each CPU by itself");
+    // It is closed now, for all.
+    mark(&mut a, MarkerOp::End, 1, 210);
+    mark(&mut b, MarkerOp::End, 1, 210);
+    assert!(a.closed().is_empty());
+    assert_eq!(b.closed()[&WindowId(1)].moved, 1);
+}
+
+#[test]
+fn the_own_region_is_closed_first_and_counts_what_others_did() {
+    let words = words(2);
+    let [mut a, mut b] = [0, 1].map(|me| Regions::<u64>::new(&words, 2, me, 7));
+    mark(&mut a, MarkerOp::Begin, 1, 10);
+    mark(&mut b, MarkerOp::Begin, 1, 20);
+    a.publish(25, Doing::Works);
+    mark(&mut b, MarkerOp::End, 1, 50);
+    let region = &b.closed()[&WindowId(1)];
+    assert_eq!((region.n, region.moved, region.sum), (1, 0, 30));
+    // What CPU 0 had published when it was opened is nothing.
+    assert_eq!(region.all, [0, 30]);
+    mark(&mut a, MarkerOp::End, 1, 60);
+    assert_eq!(a.closed()[&WindowId(1)].sum, 50);
+}
+
+#[test]
+fn a_machine_that_comes_back_has_nothing_open_and_is_left_out() {
+    let words = words(2);
+    let [mut a, b] = [0, 1].map(|me| Regions::<u64>::new(&words, 2, me, 7));
+    b.publish(1000, Doing::Works);
+    mark(&mut a, MarkerOp::Begin, 1, 1010);
+    let mut b = Regions::<u64>::new(&words, 2, 1, 8);
+    b.publish(5, Doing::Works);
+    mark(&mut a, MarkerOp::End, 1, 1050);
+    assert_eq!(a.closed()[&WindowId(1)].all, [40, 0]);
+    mark(&mut a, MarkerOp::Begin, 2, 1060);
+    let a = Regions::<u64>::new(&words, 2, 0, 9);
+    mark(&mut b, MarkerOp::End, 2, 1100);
+    assert!(b.closed().is_empty() && a.closed().is_empty());
+}
+
+#[test]
+fn what_is_published_is_read_whole() {
+    #[derive(Clone, Copy, Default, Debug, PartialEq)]
+    struct Twice([u64; 20]);
+    impl Add for Twice {
+        type Output = Self;
+        fn add(self, other: Self) -> Self {
+            Twice(std::array::from_fn(|i| self.0[i].wrapping_add(other.0[i])))
+        }
+    }
+    impl Sub for Twice {
+        type Output = Self;
+        fn sub(self, other: Self) -> Self {
+            Twice(std::array::from_fn(|i| self.0[i].wrapping_sub(other.0[i])))
+        }
+    }
+    impl Measured for Twice {
+        const WORDS: usize = 20;
+        fn time_ps(&self) -> u64 {
+            self.0[0]
+        }
+        fn put(&self, put: &mut impl FnMut(u64)) {
+            self.0.into_iter().for_each(put);
+        }
+        fn take(take: &mut impl FnMut() -> u64) -> Self {
+            Twice(std::array::from_fn(|_| take()))
+        }
+        fn asleep_until(self, _: u64, _: bool) -> Self {
+            self
+        }
+    }
+    let words: Vec<_> = std::iter::repeat_with(AtomicU64::default)
+        .take(2 * region_words(2, Twice::WORDS))
+        .collect();
+    let [writer, mut reader] = [0, 1].map(|me| Regions::<Twice>::new(&words, 2, me, 1));
+    writer.publish(Twice::default(), Doing::Works);
+    std::thread::scope(|scope| {
+        scope.spawn(|| (0..50_000).for_each(|n| writer.publish(Twice([n; 20]), Doing::Works)));
+        for n in 0..50_000 {
+            reader.begin(WindowId(1), Twice([n; 20]));
+            reader.end(WindowId(1), Twice([n; 20]));
+            let all = &reader.closed()[&WindowId(1)].all[0].0;
+            assert!(all.iter().all(|word| *word == all[0]), "{all:?}");
+        }
+    });
+}
