@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use dyad_abi::marker::WindowId;
 use dyad_abi::service::peer::Kernels;
 use dyad_launcher::config::{RunConfig, Sim};
 use dyad_launcher::launch;
@@ -274,7 +275,10 @@ fn moving_regions() -> Result<(), Failed> {
         if let Some(why) = report.failure() {
             return Err(format!("{why}\n\nconsole:\n{text}").into());
         }
-        let outcome = report.simulation.ok_or("nothing was simulated")?;
+        let mut outcome = report.simulation.ok_or("nothing was simulated")?;
+        for parts in [&mut outcome.regions, &mut outcome.everywhere] {
+            parts.retain(|p| p.region == Some(WindowId::FREE));
+        }
         let moved: u64 = outcome.regions.iter().map(|p| p.moved).sum();
         let passes: u64 = outcome.regions.iter().map(|p| p.passes).sum();
         if moved != 1 || outcome.everywhere.len() != outcome.nodes.len() {
