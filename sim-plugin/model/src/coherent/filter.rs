@@ -7,6 +7,8 @@
 //!
 //! Lines that a node has for itself, without coherence, have no tags.
 
+use std::sync::atomic::AtomicU64;
+
 use super::{Core, State};
 use crate::cache::identity;
 use crate::config::{CacheShape, FILTER_WAYS, LINE_BYTES, SimConfig};
@@ -40,27 +42,21 @@ impl<'a> Core<'a> {
         let Some(tags) = self.filter.as_mut().filter(|_| tracked) else {
             return 0;
         };
-        // All tags are of one pool, so the same number gets from each to its word.
-        let base = self.memory.index_base(line);
-        let directory = self.directory;
-        let is_held = |tag: u64| {
-            let word = directory.get(base.wrapping_add(tag) as usize);
-            word.is_some_and(|word| read(word).state() != State::Uncached)
-        };
+        // Tags can be of several pools.
+        let (memory, directory) = (&self.memory, self.directory);
+        let word = |tag: u64| directory.get(memory.locate(tag)?.index);
+        let is_held = |tag| word(tag).is_some_and(|word| read(word).state() != State::Uncached);
         if let Some(Some(free)) = tags.invalid_in_full_set(line, is_held) {
             tags.remove(free, u64::MAX);
         }
         match tags.push(line, LINE_MASK) {
-            Some(victim) => self.back_invalidate(victim, base.wrapping_add(victim) as usize),
+            Some(victim) => word(victim).map_or(0, |word| self.back_invalidate(victim, word)),
             None => 0,
         }
     }
 
     /// The device takes a line away from all nodes. Returns the cycles until all have answered.
-    fn back_invalidate(&mut self, line: u64, index: usize) -> u64 {
-        let Some(word) = self.directory.get(index) else {
-            return 0;
-        };
+    fn back_invalidate(&mut self, line: u64, word: &AtomicU64) -> u64 {
         let taken = self.change(line, word, |_, word| Some((word.back_invalidate()?, ())));
         let Some((_, step, ())) = taken else {
             return 0; // The last node that had the line has dropped it meanwhile.

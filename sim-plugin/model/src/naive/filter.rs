@@ -1,6 +1,6 @@
 //! The filter of the device: tags of the lines that nodes may hold.
 
-use super::{Id, Invalid, Kind, Modified, Naive, Who};
+use super::{Id, Invalid, Kind, MemoryModel, Modified, Naive, Who};
 
 impl Naive {
     /// Whether an access asks the home of its line: nobody near has the line, or other nodes have to be asked.
@@ -18,8 +18,12 @@ impl Naive {
     /// An access gives its line a tag if it asks the device. Returns what it costs to take another line away.
     pub(super) fn track(&mut self, who: Who, kind: Kind, id: Id) -> u64 {
         let device = self.config.nodes.len();
+        let in_device = match (self.pool(id.line()), self.config.model) {
+            (pool, MemoryModel::Pool) => pool.is_some(),
+            (pool, _) => pool == Some(device),
+        };
         let common = id.line() < 1 << 34;
-        if !common || self.pool(id.line()) != Some(device) || !self.asks_home(who, kind, id) {
+        if !common || !in_device || !self.asks_home(who, kind, id) {
             return 0;
         }
         let now = self.now;

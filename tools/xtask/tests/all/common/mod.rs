@@ -130,6 +130,7 @@ pub fn plugin_report(node: u8, time: u64) -> MachineReport {
                     inst: time / 2,
                     ..Breakdown::default()
                 },
+                ..RoiReport::default()
             },
         )]
         .into(),
