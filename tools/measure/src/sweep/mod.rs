@@ -2,6 +2,7 @@
 
 mod make;
 mod rows;
+mod summary;
 mod versions;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use dyad_launcher::suggest;
 use crate::held::Failure;
 pub use make::{Failed, Made, make};
 pub use rows::{Row, Rows};
+pub use summary::{Combination, Part, combinations};
 use versions::Columns;
 pub use versions::{Difference, OtherVersions};
 

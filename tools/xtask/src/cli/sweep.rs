@@ -1,12 +1,14 @@
 //! `cargo xtask sweep`: a matrix of settings, into one table.
 
+use std::path::Path;
+
 use clap::Args;
 
 use super::result;
 use super::shape::Shape;
 use dyad_launcher::config::Json;
 use dyad_launcher::error::Error;
-use dyad_measure::sweep::{Axis, Table, make, plan};
+use dyad_measure::sweep::{Axis, Combination, Rows, Table, combinations, make, plan};
 
 #[derive(Debug, Args)]
 pub(super) struct SweepArgs {
@@ -16,7 +18,7 @@ pub(super) struct SweepArgs {
     /// model or class (nodes with + between the ISAs); every combination is run
     #[arg(long, value_name = "KEY=V1,V2", required = true)]
     over: Vec<Axis>,
-    /// How often each combination is run
+    /// How often each combination is run; more than once: mean, standard deviation and 95 % confidence are printed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
     /// The table: a row per run and node
@@ -39,13 +41,18 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<u8, Error> {
     let plan = plan(&base, &args.over, args.repeat, finish)?;
     let mut table = Table::open(&args.csv, args.regions, args.resume, &plan)?;
     let made = make(&plan, &mut table, "sweep-", &mut super::say)?;
+    let statistics = combinations(&plan, &Rows::read(Path::new(&args.csv))?, args.regions);
+    if args.repeat > 1 {
+        let tables: Vec<String> = statistics.iter().map(Combination::table).collect();
+        print!("{}", tables.concat());
+    }
     let outcome = made.outcome(&args.csv);
     println!("{outcome}");
     let ok = made.is_complete();
     result::write(&serde_json::json!({
         "schema": result::schema("sweep"), "ok": ok, "failure": (!ok).then_some(outcome),
         "runs": plan.len(), "done": made.done, "skipped": made.skipped, "failed": made.failed,
-        "csv": args.csv,
+        "csv": args.csv, "statistics": statistics,
     }))?;
     match made.interrupted {
         true => Err(Error::Interrupted),

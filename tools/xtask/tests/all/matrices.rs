@@ -204,6 +204,37 @@ fn a_sweep_adds_no_rows_of_another_version() {
 }
 
 #[test]
+fn repetitions_have_a_mean_and_a_confidence() {
+    let d = Scratch::new("sweeprepeat");
+    let line = ["sweep", "--sim", "timing", "--order", "strict", "--regions"];
+    let mut c = stubs(&d, &line, &["race", "race"]);
+    c.args(["--over", "seed=6,7", "--repeat", "3", "--csv", "out.csv"]);
+    c.args(["--json", "sweep.json"]);
+    let (status, t) = outcome(&mut c);
+    assert_eq!(status, Some(1), "{t}");
+    for words in [
+        "seed=6: n = 3\n",
+        "seed=7: n = 0, 3 failed and left out\n",
+        "run, node 1 (aarch64)",
+        "0x8000, node 0 (x86_64)",
+        "± 0.0",
+    ] {
+        assert!(t.contains(words), "{words:?} not in:\n{t}");
+    }
+    let json = std::fs::read_to_string(d.0.join("sweep.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let six = &json["statistics"][0];
+    assert_eq!((&six["n"], &six["failed"]), (&3.into(), &0.into()));
+    let cycles = &six["parts"][1]["columns"]["cycles"];
+    assert_eq!(
+        (&cycles["n"], &cycles["mean"]),
+        (&3.into(), &10_000.0.into())
+    );
+    assert_eq!(cycles["half_width_95"], 0.0);
+    assert_eq!(json["statistics"][1]["failed"], 3);
+}
+
+#[test]
 fn wrong_sweeps_are_refused_before_the_first_run() {
     let d = Scratch::new("sweepbad");
     let refused = |args: &[&str], words: &[&str]| {
