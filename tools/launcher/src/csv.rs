@@ -1,21 +1,22 @@
 //! The outcome of a run as comma-separated values: a row per node and region of interest.
 //!
-//! Columns are, in this order: what identifies the row, the settings, every key of [`crate::sim::keys`]
-//! with its value for the node, what was counted, and where the time went. Fields with commas,
-//! quotes or line ends are quoted as RFC 4180 has it.
+//! Columns are, in this order: what identifies the row, the settings, what the run was made with
+//! ([`Versions::COLUMNS`]), every key of [`crate::sim::keys`] with its value for the node, what was counted, and where the
+//! time went. Fields with commas, quotes or line ends are quoted as RFC 4180 has it.
 
 use dyad_sim_model::config::{Order, SimConfig};
 use dyad_sim_model::report::{Breakdown, Counters};
 
 use crate::config::Work;
 use crate::launch::RunReport;
+use crate::sim::Versions;
 use crate::sim::keys::{KEYS, Place};
 use crate::sim::outcome::Part;
 
 /// Name and version of the form, in the first column of every row.
-pub const SCHEMA: &str = "dyad.run.csv/1";
+pub const SCHEMA: &str = "dyad.run.csv/2";
 
-/// Columns before the keys.
+/// Columns before the versions, which come before the keys.
 const HEAD: [&str; 20] = [
     "schema",
     "app",
@@ -55,6 +56,7 @@ pub fn header() -> Vec<String> {
         .map(|k| k.name.to_string());
     let breakdown = Breakdown::NAMES.iter().map(|n| format!("{n}_ps"));
     HEAD.iter()
+        .chain(&Versions::COLUMNS)
         .map(ToString::to_string)
         .chain(keys)
         .chain(TIMES.iter().map(ToString::to_string))
@@ -124,6 +126,9 @@ fn row(report: &RunReport, node: usize, part: Option<&Part>) -> Vec<String> {
         part.map_or(String::new(), |p| p.passes.to_string()),
     ];
     let mut row: Vec<String> = head.into();
+    // A run that was not prepared is of some commit, too.
+    let versions = outcome.map_or_else(Versions::of_sources, |o| o.versions.clone());
+    row.extend(versions.columns());
     for key in KEYS {
         let value = |config: &SimConfig| match key.place {
             Place::Node(get, _) => key.plain(get(&config.nodes[node])),
@@ -209,6 +214,11 @@ mod tests {
         let mut r = report();
         let mut o = outcome();
         o.take(&[Some(machine(0, 4_760_000)), Some(machine(1, 5_000_000))]);
+        o.versions = Versions {
+            xtask: "1.2.3".into(),
+            commit: Some("c0ffee".into()),
+            ..Versions::default()
+        };
         r.simulation = Some(o);
         let rows = rows(&r);
         let which: Vec<_> = rows
@@ -232,6 +242,8 @@ mod tests {
             ("profile", "paper-big"),
             ("order", "parallel"),
             ("seed", ""),
+            ("commit", "c0ffee"),
+            ("xtask", "1.2.3"),
             ("ghz", "2.0"),
             ("cpi", "1.0"),
             ("l3.size", "4194304"),
@@ -264,6 +276,7 @@ mod tests {
             (cell(&rows[1], "ok"), cell(&rows[1], "cycles")),
             ("false", "")
         );
+        assert!(!cell(&rows[1], "xtask").is_empty());
         let text = line(&rows[0]);
         assert!(
             text.contains("\"it said \"\"no\"\", twice\nover\""),

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`bench`](mod@bench) | runs, statistics, tables and pages of `cargo xtask bench` |
 //! | [`sweep`](mod@sweep) | matrices of settings and their table |
+//! | [`sensitivity`] | which conclusions depend on which extension of the simulator |
+//! | [`statistics`] | mean, deviation and confidence of repeated measurements |
 //! | [`gallery`](mod@gallery) | programs on crates from the registry, compared with the host |
 //! | [`held`] | many runs, of which only those that fail leave logs |
 //! | [`validate`] | comparisons of `cargo xtask validate-sim` |
@@ -19,5 +21,7 @@ pub mod bench;
 pub mod gallery;
 pub mod held;
 pub mod qemu_plugins;
+pub mod sensitivity;
+pub mod statistics;
 pub mod sweep;
 pub mod validate;

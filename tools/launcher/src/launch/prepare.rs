@@ -384,8 +384,6 @@ fn versions(config: &RunConfig, built: &Built) -> Versions {
     let kernel = |isa: Isa| Image::of_file(built.kernels[isa.index()].as_deref()?);
     let named = |isa: Isa| isa.name().to_string();
     Versions {
-        xtask: env!("CARGO_PKG_VERSION").into(),
-        commit: versions::commit(&paths::workspace_root()),
         qemu: used
             .clone()
             .filter_map(|i| Some((named(i), qemu(i)?)))
@@ -393,6 +391,7 @@ fn versions(config: &RunConfig, built: &Built) -> Versions {
         kernel: used.filter_map(|i| Some((named(i), kernel(i)?))).collect(),
         plugin: built.plugin.as_deref().and_then(Image::of_file),
         programs: (!built.archive.is_empty()).then(|| Image::of_bytes("archive", &built.archive)),
+        ..Versions::of_sources()
     }
 }
 

@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
 
+use dyad_abi::Isa;
 use serde::{Deserialize, Serialize};
+
+use crate::paths;
 
 /// A file that was run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +38,49 @@ pub struct Versions {
     pub plugin: Option<Image>,
     /// Digest of all programs: init, the services and what was asked for.
     pub programs: Option<Image>,
+}
+
+impl Versions {
+    /// Names of the columns in tables. A column whose value is not known, or that a run does not have, is empty.
+    pub const COLUMNS: [&str; 8] = [
+        "commit",
+        "xtask",
+        "qemu_x86_64",
+        "qemu_aarch64",
+        "kernel_x86_64",
+        "kernel_aarch64",
+        "plugin",
+        "programs",
+    ];
+
+    /// What is known before anything is built: this tool and its sources. It is looked up once, since a process builds
+    /// everything once.
+    pub fn of_sources() -> Versions {
+        static COMMIT: OnceLock<Option<String>> = OnceLock::new();
+        let commit = COMMIT.get_or_init(|| commit(&paths::workspace_root()));
+        Versions {
+            xtask: env!("CARGO_PKG_VERSION").into(),
+            commit: commit.clone(),
+            ..Versions::default()
+        }
+    }
+
+    /// The values of [`COLUMNS`](Versions::COLUMNS): of files their digests.
+    pub fn columns(&self) -> [String; Versions::COLUMNS.len()] {
+        let [x86, arm] = [Isa::X86_64, Isa::Aarch64].map(Isa::name);
+        let qemu = |isa| self.qemu.get(isa).cloned().unwrap_or_default();
+        let digest = |image: Option<&Image>| image.map_or(String::new(), |i| i.fnv1a.clone());
+        [
+            self.commit.clone().unwrap_or_default(),
+            self.xtask.clone(),
+            qemu(x86),
+            qemu(arm),
+            digest(self.kernel.get(x86)),
+            digest(self.kernel.get(arm)),
+            digest(self.plugin.as_ref()),
+            digest(self.programs.as_ref()),
+        ]
+    }
 }
 
 /// 64-bit FNV-1a.
@@ -98,5 +145,24 @@ mod tests {
         let image = Image::of_bytes("k", b"a");
         assert_eq!((image.bytes, image.fnv1a.as_str()), (1, "af63dc4c8601ec8c"));
         assert_eq!(Image::of_file(Path::new("/nonexistent")), None);
+    }
+
+    #[test]
+    fn columns_have_what_is_known() {
+        let mut versions = Versions::of_sources();
+        assert!(!versions.xtask.is_empty());
+        versions.commit = Some("c0ffee-dirty".into());
+        versions.qemu.insert("aarch64".into(), "QEMU 10".into());
+        let image = Image::of_bytes("k", b"a");
+        versions.kernel.insert("x86_64".into(), image);
+        let columns = versions.columns();
+        let of = |name| {
+            let at = Versions::COLUMNS.iter().position(|c| *c == name);
+            columns[at.unwrap()].as_str()
+        };
+        assert_eq!(of("commit"), "c0ffee-dirty");
+        assert_eq!((of("qemu_x86_64"), of("qemu_aarch64")), ("", "QEMU 10"));
+        assert_eq!(of("kernel_x86_64"), "af63dc4c8601ec8c");
+        assert_eq!((of("kernel_aarch64"), of("plugin")), ("", ""));
     }
 }

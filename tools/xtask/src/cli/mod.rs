@@ -12,6 +12,7 @@ mod passthrough;
 mod ps;
 mod result;
 mod run;
+mod sensitivity;
 mod shape;
 mod sim;
 mod soak;
@@ -49,7 +50,7 @@ enum Command {
     Sweep(Box<sweep::SweepArgs>),
     /// Run in strict order with many seeds until one fails, and say how to repeat that
     Explore(Box<explore::ExploreArgs>),
-    /// Say what can be simulated: keys, profiles
+    /// Say what can be simulated: keys, profiles; and which conclusions depend on it
     Sim(sim::SimArgs),
     /// Measure and print the results beside those of other systems
     Bench(bench::BenchArgs),

@@ -13,14 +13,15 @@ use serde_json::{Value, json};
 use dyad_launcher::config::Json;
 use dyad_launcher::error::Error;
 use dyad_launcher::{launch, out};
-use dyad_measure::{bench, validate};
+use dyad_measure::{bench, sensitivity, validate};
 
 /// The schema of each command's document, by the command's name.
-const SCHEMAS: [(&str, &str); 10] = [
+const SCHEMAS: [(&str, &str); 11] = [
     ("run", launch::SCHEMA),
     ("soak", "dyad.soak/1"),
     ("sweep", "dyad.sweep/1"),
     ("explore", "dyad.explore/1"),
+    ("sim", sensitivity::SCHEMA),
     ("ps", "dyad.threads/1"),
     ("migrate", "dyad.migrate/1"),
     ("bench", bench::SCHEMA),

@@ -1,9 +1,10 @@
-//! `cargo xtask sim`: what can be simulated.
+//! `cargo xtask sim`: what can be simulated, and what depends on it.
 
 use clap::{Args, Subcommand};
 use dyad_abi::Isa;
 use dyad_sim_model::config::Level;
 
+use super::sensitivity::{SensitivityArgs, sensitivity};
 use dyad_launcher::build;
 use dyad_launcher::display::{Display, Verbosity};
 use dyad_launcher::error::Error;
@@ -31,6 +32,8 @@ enum What {
         /// This one only
         name: Option<String>,
     },
+    /// Run NPB without the simulator's extensions, with each and with all: which conclusions depend on them
+    Sensitivity(SensitivityArgs),
 }
 
 pub(super) fn sim(args: &SimArgs) -> Result<u8, Error> {
@@ -38,6 +41,7 @@ pub(super) fn sim(args: &SimArgs) -> Result<u8, Error> {
         What::Keys { profile } => print_keys(profile.as_deref()),
         What::StaleReads => print_stale_reads(),
         What::Profiles { name } => print_profiles(name.as_deref()),
+        What::Sensitivity(args) => sensitivity(args),
     }
 }
 

@@ -367,6 +367,11 @@ fn every_command_with_json_says_why_it_failed() {
             "dyad.explore/1",
             "leave out --seed",
         ),
+        (
+            vec!["sim", "sensitivity", "--only", "gc"],
+            "dyad.sensitivity/1",
+            "did you mean \"cg\"?",
+        ),
         (vec!["ps"], "dyad.threads/1", "no system runs"),
         (vec!["migrate", "--to", "mars"], "dyad.migrate/1", "mars"),
         (

@@ -10,6 +10,7 @@ mod new;
 mod pages;
 mod recipes;
 mod runs;
+mod sensitivity;
 mod setup;
 mod sims;
 mod tutorial;

@@ -130,10 +130,12 @@ fn a_sweep_goes_on_after_a_failure_and_resumes_with_it() {
             .join("merged.log")
             .is_file()
     );
-    // A row that was cut off does no harm.
+    // A row that was cut off does no harm, nor does a run of which a part was written: the last run that is good.
     let path = d.0.join("out.csv");
-    let mut cut = std::fs::read_to_string(&path).unwrap();
-    cut.push_str("dyad.sweep.csv/1,seed=9,1,\"ab");
+    let whole = std::fs::read_to_string(&path).unwrap();
+    let lines = whole.lines().take(1 + 4 * 5 + 1);
+    let mut cut = lines.fold(String::new(), |text, line| text + line + "\n");
+    cut.push_str("dyad.sweep.csv/2,seed=9,1,\"ab");
     std::fs::write(&path, cut).unwrap();
     for node in ["0", "1"] {
         c.env(format!("STUB_{node}"), "ok");
@@ -141,8 +143,8 @@ fn a_sweep_goes_on_after_a_failure_and_resumes_with_it() {
     c.arg("--resume");
     let (status, t) = outcome(&mut c);
     assert_eq!(status, Some(0), "{t}");
-    assert!(t.contains("4 of 6 runs are in out.csv already"), "{t}");
-    assert!(t.contains("run 2 of 2: seed=7 (2 of 2)"), "{t}");
+    assert!(t.contains("3 of 6 runs are in out.csv already"), "{t}");
+    assert!(t.contains("run 2 of 3: seed=7 (2 of 2)"), "{t}");
     let rows = columns(&d, &["seed", "ok"]);
     assert_eq!(rows.len(), 24);
     assert!(rows.iter().all(|r| r[1] == "true"));
@@ -156,6 +158,80 @@ fn a_sweep_goes_on_after_a_failure_and_resumes_with_it() {
     let (status, t) = outcome(&mut c);
     assert_eq!(status, Some(2), "{t}");
     assert!(t.contains("its columns are not those"), "{t}");
+}
+
+/// Rows say what they were made with, and rows of other versions are not added to them.
+#[test]
+fn a_sweep_adds_no_rows_of_another_version() {
+    let d = Scratch::new("sweepversions");
+    let mut c = stubs(&d, &["sweep", "--sim", "timing"], &["ok", "ok"]);
+    c.args(["--over", "ghz=1,2", "--csv", "out.csv", "--resume"]);
+    let (status, t) = outcome(&mut c);
+    assert_eq!(status, Some(0), "{t}");
+    let names = ["sweep_schema", "commit", "xtask", "kernel_x86_64", "plugin"];
+    let rows = columns(&d, &names);
+    assert_eq!(rows[0][0], "dyad.sweep.csv/2");
+    for row in &rows {
+        assert!(row.iter().all(|cell| !cell.is_empty()), "{row:?}");
+    }
+    // Another commit is known before the first run; another plugin, or kernels of the same settings, after it.
+    let path = d.0.join("out.csv");
+    let good = std::fs::read_to_string(&path).unwrap();
+    let complete = good.lines().count();
+    for (i, column) in names.into_iter().enumerate().skip(1) {
+        let value = format!(",{},", rows[0][i]);
+        let other = good.replace(&value, ",other,");
+        // The rows of ghz=2 are missing.
+        let cut: Vec<&str> = other.lines().filter(|l| !l.contains(",ghz=2,")).collect();
+        let cut = cut.join("\n") + "\n";
+        std::fs::write(&path, &cut).unwrap();
+        let (status, t) = outcome(&mut c);
+        assert_eq!(status, Some(2), "{column}: {t}");
+        let said = format!(
+            "{column} is \"other\" in the table and {:?} here",
+            rows[0][i]
+        );
+        for words in ["cannot go on with out.csv", &said, "name another file"] {
+            assert!(t.contains(words), "{words:?} not in:\n{t}");
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), cut, "{column}");
+    }
+    // Nothing is added to a complete table, whatever it was made with.
+    std::fs::write(&path, good.replace(&rows[0][1], "other")).unwrap();
+    let (status, t) = outcome(&mut c);
+    assert_eq!(status, Some(0), "{t}");
+    assert_eq!(table(&d).1.len() + 1, complete);
+}
+
+#[test]
+fn repetitions_have_a_mean_and_a_confidence() {
+    let d = Scratch::new("sweeprepeat");
+    let line = ["sweep", "--sim", "timing", "--order", "strict", "--regions"];
+    let mut c = stubs(&d, &line, &["race", "race"]);
+    c.args(["--over", "seed=6,7", "--repeat", "3", "--csv", "out.csv"]);
+    c.args(["--json", "sweep.json"]);
+    let (status, t) = outcome(&mut c);
+    assert_eq!(status, Some(1), "{t}");
+    for words in [
+        "seed=6: n = 3\n",
+        "seed=7: n = 0, 3 failed and left out\n",
+        "run, node 1 (aarch64)",
+        "0x8000, node 0 (x86_64)",
+        "± 0.0",
+    ] {
+        assert!(t.contains(words), "{words:?} not in:\n{t}");
+    }
+    let json = std::fs::read_to_string(d.0.join("sweep.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let six = &json["statistics"][0];
+    assert_eq!((&six["n"], &six["failed"]), (&3.into(), &0.into()));
+    let cycles = &six["parts"][1]["columns"]["cycles"];
+    assert_eq!(
+        (&cycles["n"], &cycles["mean"]),
+        (&3.into(), &10_000.0.into())
+    );
+    assert_eq!(cycles["half_width_95"], 0.0);
+    assert_eq!(json["statistics"][1]["failed"], 3);
 }
 
 #[test]

@@ -62,6 +62,11 @@ race) # fails with seeds that end in 7
     *7) check false; leave 1 "lost the race" ;;
     esac
     check true; leave 0 "done" ;;
+dear) # fails where traps have a price
+    case $(sed -n 's/.*"trap": \([0-9]*\).*/\1/p' "$config" | head -n 1) in
+    0) check true; leave 0 "done" ;;
+    *) check false; leave 1 "too dear" ;;
+    esac ;;
 bad) check false; leave 1 "a check failed" ;;
 obey) obey ;;
 deaf) while :; do sleep 0.05; done ;;

@@ -1,5 +1,10 @@
 //! A matrix of settings, into one table.
 
+mod make;
+mod rows;
+mod summary;
+mod versions;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
@@ -10,13 +15,19 @@ use dyad_launcher::config::{Number, RunConfig, Settings, Sim};
 use dyad_launcher::csv;
 use dyad_launcher::error::Error;
 use dyad_launcher::launch::RunReport;
-use dyad_launcher::sim::{keys, versions};
+use dyad_launcher::sim::keys;
+use dyad_launcher::sim::versions::{Versions, fnv1a};
 use dyad_launcher::suggest;
 
 use crate::held::Failure;
+pub use make::{Failed, Made, make};
+pub use rows::{Row, Rows};
+pub use summary::{Combination, Part, combinations};
+use versions::Columns;
+pub use versions::{Difference, OtherVersions};
 
 /// Name and version of the form of the table, in the first column of every row.
-const CSV_SCHEMA: &str = "dyad.sweep.csv/1";
+const CSV_SCHEMA: &str = "dyad.sweep.csv/2";
 /// Columns before those of a run.
 const HEAD: [&str; 6] = [
     "sweep_schema",
@@ -45,6 +56,24 @@ pub struct Planned {
     pub config: RunConfig,
     /// Digest of all settings.
     fingerprint: String,
+}
+
+impl Planned {
+    /// A run, as the repetition of this number.
+    pub fn new(varied: String, repeat: u32, config: RunConfig) -> Planned {
+        let digest = fnv1a(format!("{config:?}").into_bytes());
+        Planned {
+            varied,
+            repeat,
+            config,
+            fingerprint: format!("{digest:016x}"),
+        }
+    }
+
+    /// Digest of all settings: runs of the same settings have the same.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
 }
 
 impl FromStr for Axis {
@@ -142,15 +171,8 @@ pub fn plan(
                 "sweep collects what is simulated: add --sim count, cache or timing".into(),
             ));
         }
-        let digest = versions::fnv1a(format!("{config:?}").into_bytes());
-        for repeat in 1..=repeat {
-            plan.push(Planned {
-                varied: varied.clone(),
-                repeat,
-                config: config.clone(),
-                fingerprint: format!("{digest:016x}"),
-            });
-        }
+        let repeats = 1..=repeat;
+        plan.extend(repeats.map(|repeat| Planned::new(varied.clone(), repeat, config.clone())));
     }
     Ok(plan)
 }
@@ -162,6 +184,8 @@ pub struct Table {
     regions: bool,
     /// Rows of good runs that are there already, by fingerprint and repetition.
     there: BTreeMap<(String, String), usize>,
+    /// What those rows were made with, each once, and the settings of the runs that are planned.
+    made_with: Vec<(Columns, Option<RunConfig>)>,
 }
 
 impl Table {
@@ -170,15 +194,12 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// If the file cannot be written, or is there already or has other columns.
+    /// If the file cannot be written, or is there already, has other columns, or rows of other versions to which runs would
+    /// be added.
     pub fn open(name: &str, regions: bool, resume: bool, plan: &[Planned]) -> Result<Table, Error> {
         let path = Path::new(name);
         let cannot = |e: std::io::Error| Error::Usage(format!("cannot write {name}: {e}"));
-        let header: Vec<String> = HEAD
-            .iter()
-            .map(ToString::to_string)
-            .chain(csv::header())
-            .collect();
+        let header = rows::header();
         let mut rows = Vec::new();
         if path.exists() {
             if !resume {
@@ -186,7 +207,9 @@ impl Table {
                     "{name} exists already: add --resume to go on with it, or remove it"
                 )));
             }
-            rows = kept(path, &header)?;
+            let good = Rows::read(path)?;
+            let good = good.all().filter(|row| row.is_good());
+            rows = good.map(|row| row.cells().to_vec()).collect();
         } else if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir).map_err(cannot)?;
         }
@@ -197,11 +220,34 @@ impl Table {
         let planned = |row: &Vec<String>| {
             let (fingerprint, repeat) = Self::identity(row);
             plan.iter()
-                .any(|p| p.fingerprint == fingerprint && p.repeat.to_string() == repeat)
+                .find(|p| p.fingerprint == fingerprint && p.repeat.to_string() == repeat)
         };
-        let others = rows.iter().filter(|row| !planned(row)).count();
+        // A run of which a part was written is made again: its rows would be there twice.
+        rows.retain(|row| planned(row).is_none_or(|p| is_there(&there, p)));
+        let others = rows.iter().filter(|row| planned(row).is_none()).count();
         if others > 0 {
             println!("{name} has {others} rows of other settings, which stay");
+        }
+        let mut made_with: Vec<(Columns, Option<RunConfig>)> = Vec::new();
+        let first = header.iter().position(|h| *h == Versions::COLUMNS[0]);
+        for row in &rows {
+            let at = |i: usize| row[first.unwrap_or_default() + i].clone();
+            let columns: Columns = std::array::from_fn(at);
+            let of = plan.iter().find(|p| p.fingerprint == Self::identity(row).0);
+            let entry = (columns, of.map(|p| p.config.clone()));
+            if !made_with.contains(&entry) {
+                made_with.push(entry);
+            }
+        }
+        let lacks = |p: &Planned| !is_there(&there, p);
+        if let Some(p) = plan.iter().find(|p| lacks(p)) {
+            // More is known when it has been built.
+            check_versions(
+                name,
+                &made_with,
+                &Versions::of_sources().columns(),
+                &p.config,
+            )?;
         }
         // As a whole or not at all.
         let text: String = [&header]
@@ -218,6 +264,7 @@ impl Table {
             name: name.into(),
             regions,
             there,
+            made_with,
         })
     }
 
@@ -232,17 +279,14 @@ impl Table {
 
     /// Whether the rows of all nodes are there.
     pub fn has(&self, planned: &Planned) -> bool {
-        let key = (planned.fingerprint.clone(), planned.repeat.to_string());
-        self.there
-            .get(&key)
-            .is_some_and(|n| *n >= planned.config.nodes.len())
+        is_there(&self.there, planned)
     }
 
     /// Adds the rows of a run.
     ///
     /// # Errors
     ///
-    /// If they cannot be written.
+    /// If they cannot be written, or the table has rows of other versions.
     pub fn add(
         &mut self,
         planned: &Planned,
@@ -250,6 +294,10 @@ impl Table {
         seconds: f64,
         failure: Option<&Failure>,
     ) -> Result<(), Error> {
+        if let Some(outcome) = &report.simulation {
+            let here = outcome.versions.columns();
+            check_versions(&self.name, &self.made_with, &here, &planned.config)?;
+        }
         let head = [
             CSV_SCHEMA.to_string(),
             planned.varied.clone(),
@@ -270,23 +318,30 @@ impl Table {
     }
 }
 
-/// The rows of good runs in a table.
-fn kept(path: &Path, header: &[String]) -> Result<Vec<Vec<String>>, Error> {
-    let name = path.display();
-    let usage = |why: String| Error::Usage(format!("cannot go on with {name}: {why}"));
-    let text = std::fs::read_to_string(path).map_err(|e| usage(e.to_string()))?;
-    // A row that was being written when the sweep was killed has no line end.
-    let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
-    let mut rows = csv::parse(whole).map_err(usage)?.into_iter();
-    if rows.next().as_deref() != Some(header) {
-        return Err(usage(
-            "its columns are not those that this version writes; name another file".into(),
-        ));
+/// Whether the rows of all nodes of a run are there.
+fn is_there(there: &BTreeMap<(String, String), usize>, planned: &Planned) -> bool {
+    let key = (planned.fingerprint.clone(), planned.repeat.to_string());
+    let rows = there.get(&key);
+    rows.is_some_and(|n| *n >= planned.config.nodes.len())
+}
+
+/// Refuses a run that was made with other versions than the rows of a table.
+fn check_versions(
+    table: &str,
+    made_with: &[(Columns, Option<RunConfig>)],
+    here: &Columns,
+    config: &RunConfig,
+) -> Result<(), OtherVersions> {
+    let mut all = made_with
+        .iter()
+        .map(|(row, of)| versions::differences((row, of.as_ref()), (here, config)));
+    match all.find(|differences| !differences.is_empty()) {
+        None => Ok(()),
+        Some(differences) => Err(OtherVersions {
+            table: table.into(),
+            differences,
+        }),
     }
-    let ok = header.iter().position(|h| h == "ok");
-    let good =
-        |row: &Vec<String>| row.len() == header.len() && ok.is_some_and(|at| row[at] == "true");
-    Ok(rows.filter(good).collect())
 }
 
 #[cfg(test)]
