@@ -468,3 +468,41 @@ fn requests_of_dead_nodes_are_not_served() {
     assert!(g.record(0, 3).queue.is_empty() && g.record(0, 3).busy.is_none());
     assert_eq!(g.record(0, 3).copies, Copies::Exclusive(node(0)));
 }
+
+/// The holder that is asked for contents says that it has none. It is not asked again; a reader gets contents of another
+/// holder.
+#[test]
+fn a_source_that_has_nothing_grants_nothing() {
+    let has_nothing = |g: &mut Group| {
+        let busy = g.record(0, 3).busy.expect("a holder is asked");
+        let (from, txn) = (busy.source.expect("for contents"), busy.txn);
+        let (incarnation, page) = (Incarnation(1), page(3));
+        let body = Body::Ack { page, txn };
+        let message = Message { incarnation, body };
+        (from, g.event(0, Event::Received { from, message }).unwrap())
+    };
+    let (threads, outcome) = (1, Outcome::Refused(Cause::Lost));
+    let lost = Action::Wake { threads, outcome };
+    let mut g = Group::new(None);
+    g.access(1, 3, Access::Write);
+    g.access(2, 3, Access::Read);
+    g.event(0, fault(3, Access::Read)).unwrap();
+    let (first, done) = has_nothing(&mut g);
+    let other = node(3 - first.index());
+    assert!(
+        matches!(done[..], [Action::Send { to, .. }] if to == other),
+        "{done:?}"
+    );
+    assert_eq!(g.record(0, 3).copies, Copies::Shared(NodeSet::one(other)));
+    // Nor has that one.
+    assert_eq!(has_nothing(&mut g), (other, vec![lost]));
+    assert_eq!(g.record(0, 3).copies, Copies::Lost);
+    for want in [Access::Read, Access::Write] {
+        let mut g = Group::new(None);
+        g.access(1, 3, Access::Write);
+        g.event(0, fault(3, want)).unwrap();
+        assert_eq!(has_nothing(&mut g), (node(1), vec![lost]), "{want:?}");
+        assert_eq!(g.record(0, 3).copies, Copies::Lost);
+        assert_eq!(g.nodes[0].right(page(3)), Right::None);
+    }
+}
