@@ -10,7 +10,7 @@ use dyad_coherence::{GlobalMem, HostMem, Word};
 use dyad_retype::row::{self, Record, RecordAt};
 use dyad_retype::{
     Epoch, EpochSource, FrameTable, FrameType, FrameWord, IntentRecord, KernelKind, Order, Refs,
-    Refused, Row, Use, Version, WeakRef, plain,
+    Refused, Row, StampWord, Use, Version, WeakRef, plain,
 };
 use dyad_shm::protocol::Parts;
 
@@ -252,4 +252,71 @@ fn a_frame_is_given_up_unless_others_have_changed_it() {
         assert_eq!(give_up_while(&mem, None, KINDS), Err(Refused::InUse));
         assert_eq!(mem.load(w0(4), Relaxed), before, "{ty:?}");
     }
+}
+
+/// A record whose second word another node changes whenever it is about to be replaced.
+struct Restless<'m>(RecordAt<'m, HostMem>);
+
+#[derive(Clone, Copy)]
+struct Changing<W>(W);
+
+impl<W: Word> Word for Changing<W> {
+    fn load(&self) -> u64 {
+        self.0.load()
+    }
+
+    fn replace(&self, old: u64, new: u64) -> Result<u64, u64> {
+        let now = self.0.load();
+        self.0.replace(now, now ^ 0x80)?;
+        self.0.replace(old, new)
+    }
+
+    fn add(&self, n: u64) -> u64 {
+        self.0.add(n)
+    }
+
+    fn fence(&self) {}
+}
+
+impl Record for Restless<'_> {
+    fn w0(&self) -> impl Word {
+        self.0.w0()
+    }
+
+    fn w1(&self) -> impl Word {
+        Changing(self.0.w1())
+    }
+}
+
+/// Others are faster at each attempt to change the second word: the row is refused, and nothing stays in RETYPING.
+#[test]
+fn rows_that_are_refused_in_retyping_undo_what_they_have_begun() {
+    let (mem, clock, log) = (HostMem::new(), Clock::default(), Log::default());
+    clock.rounds();
+    let services = Parts {
+        epochs: &clock,
+        intents: &log,
+        log: &Unrecorded,
+    };
+    let record = Restless(frames(&mem).record_of(frame(4)).unwrap());
+    let retyping = plain::retyping(node(0));
+    // A node has rewritten the frame for its former owner, which is to be noted first.
+    set(&mem, FrameType::Untyped(Order::FRAME), 0);
+    let w1_of = StampWord {
+        epoch: Epoch::new(1).unwrap(),
+        executed_on: 0,
+        asked: 0b10,
+    };
+    mem.store(w1(4), w1_of.bits(), Relaxed);
+    let words = (retyping, plain::used(THREAD));
+    let claimed = row::retype(&record, frame(4), words, || true, &services);
+    assert_eq!(claimed, Err(Refused::Contended));
+    let again = FrameWord::new(Version(8), FrameType::Untyped(Order::FRAME));
+    assert_eq!(frames(&mem).look(frame(4)), Ok(again));
+    assert_eq!((log.begun.get(), log.open.get()), (1, None));
+    let before = set(&mem, FrameType::User(Order::FRAME), 0);
+    let given_up = row::give_up_frame(&record, frame(4), retyping, 0, &services);
+    assert_eq!(given_up, Err(Refused::Contended));
+    assert_eq!(mem.load(w0(4), Relaxed), before);
+    assert_eq!((log.begun.get(), log.open.get()), (2, None));
 }
