@@ -3,16 +3,18 @@
 
 use std::vec::Vec;
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
+use dyad_abi::Error;
 use dyad_abi::cap::ObjectKind;
+use dyad_abi::user::PAGE_SIZE;
 use dyad_coherence::GlobalMem;
 use dyad_retype::{FrameRef, FrameType, FrameWord, KernelKind, Order, StampWord, Use, plain};
-use dyad_shm::frame::Version;
+use dyad_shm::frame::{Epoch, Version};
 
 use super::system::{System, cx, memory_cap};
-use super::{Machine, MockX86};
-use crate::syscall::ops::memory::{retype_kernel, to_untyped};
+use super::{Machine, MockX86, crash};
+use crate::syscall::ops::memory::{claim, retype_kernel, to_untyped};
 use dyad_machine::Platform;
 use dyad_machine::capcache::frames::{OneFrame, Range};
 use dyad_object::kinds;
@@ -193,6 +195,43 @@ fn who_has_executed_a_frame_stays_noted() {
     entry.w1.fetch_or(0b10, Ordering::Relaxed);
     give_up(m, frame).unwrap();
     assert_eq!(entry.w1.load(Ordering::Relaxed) as u8, 0b10);
+}
+
+/// Another node changes what is noted of a frame before each step from here on.
+fn changes(word: &'static AtomicU64) {
+    crash::later(0, move || {
+        word.fetch_xor(0x80, Ordering::Relaxed);
+        changes(word);
+    });
+}
+
+/// A block is claimed while another node changes, at each attempt, what is noted of its second frame: the claim is refused,
+/// and the block is untyped as before.
+#[test]
+fn a_block_that_cannot_be_claimed_to_its_end_is_untyped_again() {
+    let s = System::new(120);
+    let block = s.take(0, Use::User, 1);
+    let c = cx(s.x());
+    c.frames().to_untyped(block, Use::User, &c, &c, &c).unwrap();
+    s.rounds();
+    let c = cx(s.x());
+    let order = Order::new(1).unwrap();
+    let second = block.frame.address().add(PAGE_SIZE);
+    let entry = dyad_object::tables::record(c.node.map, &c.node.tables, second).unwrap();
+    let rewritten = StampWord {
+        epoch: Epoch::ZERO,
+        executed_on: 0,
+        asked: 0b10,
+    };
+    entry.w1.fetch_or(rewritten.bits(), Ordering::Relaxed);
+    changes(&entry.w1);
+    let claimed = claim::<MockX86>(&c, block.frame, order).err();
+    crash::later(0, || {});
+    crash::now();
+    assert_eq!(claimed, Some(Error::Again));
+    assert_eq!(s.word(block.frame).ty, FrameType::Untyped(order));
+    assert_eq!(c.intents().read(), None);
+    assert!(claim::<MockX86>(&c, block.frame, order).is_ok());
 }
 
 /// A program asks how much memory it has: a range of 64 GiB or more is told exactly, with type and rights.
