@@ -4,6 +4,7 @@
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use std::rc::Rc;
+use std::vec::Vec;
 
 use dyad_abi::cap::{RegionKind, TableAt, Woken};
 use dyad_abi::user::PAGE_SIZE;
@@ -334,7 +335,7 @@ fn a_fault_shows_nothing_where_a_page_has_just_been() {
         let t = this(&c, space);
         assert!(map(&t, isa, head, true) && map(&t, isa.other(), head, true));
         t.fast().unmap(isa, VA).unwrap().unwrap();
-        for short in [true, false] {
+        for short in [true, true, false] {
             let shown = show(m, space, isa, short);
             assert!(!matches!(shown, Some(Ok(()))), "CPUs may hold the old page");
         }
@@ -428,6 +429,34 @@ fn lists_are_not_closed_while_a_thread_is_taken_off() {
         });
         assert_eq!(closed.len(), 2, "{begun}: it comes too late, and in time");
     }
+}
+
+/// A thread is reported anew while it is taken off its list, at any moment: the thread behind it stays on the list.
+#[test]
+fn a_thread_that_is_reported_while_it_is_taken_off_takes_no_other_along() {
+    everywhere(|steps| {
+        let s = System::new(120);
+        let (m, other) = (s.x(), s.a());
+        let object = s.object(Endpoints::KIND);
+        let ends: &'static Endpoints = find(m.node(), object, Endpoints::KIND).unwrap();
+        let line = ends.line(3).unwrap();
+        let [behind, first] = [0, 1].map(|_| {
+            let of = s.object(Thread::KIND);
+            let t: &'static Thread = find(m.node(), of, Thread::KIND).unwrap();
+            line.push_event(m.node(), t, Woken::Ready).unwrap();
+            t
+        });
+        let (_, act) = meanwhile((m, other), move || {
+            line.push_event(other.node(), first, Woken::Ready).is_ok()
+        });
+        let mut taken = Vec::new();
+        let came = crash::between(steps, act, || taken.extend(line.take_thread(m.node())));
+        taken.extend((0..3).filter_map(|_| line.take_thread(m.node())));
+        let times = |t| taken.iter().filter(|(is, _)| core::ptr::eq(*is, t)).count();
+        assert_eq!(times(behind), 1, "step {steps}");
+        assert!(matches!(times(first), 1 | 2), "step {steps}");
+        (came, times(first))
+    });
 }
 
 /// Of two roots one is linked; the other one can be given up.
