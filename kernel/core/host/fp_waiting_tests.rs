@@ -135,13 +135,15 @@ fn sides<W: Platform, R: Platform>(between: impl Fn(&Between<'_>)) {
             waits.arrives::<W>();
         }
         assert_eq!(waits.swaps::<W>(7), 0);
-        for round in 0..2 {
+        // Another value each time: an older one may still be in the other area.
+        for round in 0..3 {
             waits.migrates::<W>(runs.node());
             runs.arrives::<R>();
             between(&b);
             runs.migrates::<R>(waits.node());
             waits.arrives::<W>();
-            assert_eq!(waits.swaps::<W>(7), 7, "round {round}");
+            let found = waits.swaps::<W>(8 + round);
+            assert_eq!(found, 7 + round, "round {round}");
         }
         waits.m.call::<W>(t, op(cap, ThreadOp::Exit as u64), &[0]);
         Ok(None)
