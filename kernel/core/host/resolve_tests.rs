@@ -1,6 +1,9 @@
 //! Page faults, and copies from and to user memory.
 
+use core::cell::Cell;
+use core::sync::atomic::Ordering::Relaxed;
 use std::boxed::Box;
+use std::rc::Rc;
 use std::thread;
 use std::vec;
 use std::vec::Vec;
@@ -14,7 +17,7 @@ use dyad_retype::{FrameType, Use};
 use dyad_shm::frame::{FrameRef, WeakRef};
 
 use super::system::{PAIR, System, VA, cx, frame, frame_cap, memory_cap, this};
-use super::{Did, Machine, MockA64, MockX86};
+use super::{Did, Machine, MockA64, MockX86, crash};
 use crate::syscall::ops::space::{harvest, map, protect, supply, supply_run, translate, unmap};
 use dyad_machine::cpu::CpuLocal;
 use dyad_machine::kernel_ctx::KernelCtx;
@@ -471,6 +474,21 @@ fn of_two_who_exchange_a_word_one_is_first() {
     assert_eq!(change(VA + 8, 2 * TURNS), Err(Error::BadAddress));
 }
 
+/// A word that another node may have changed is looked at in memory, where caches are not coherent: by an access of the
+/// kernel to shared memory, of which this host takes note.
+#[test]
+fn a_word_that_is_not_exchanged_is_looked_at_in_memory() {
+    let (s, space) = with_region(64, RegionKind::Anonymous, true);
+    let c = cx(s.x());
+    let change = || exchange::<MockX86>(&c, space, VA + 8, 5, 6);
+    assert_eq!(change(), Ok(0));
+    let at = translate(&this(&c, space), Isa::X86_64, VA).unwrap() & TRANSLATE_PA;
+    let (was, steps) = crash::traced(change);
+    assert_eq!(was, Ok(0));
+    let line = (at + 8) / dyad_coherence::LINE_BYTES;
+    assert!(steps.iter().any(|s| s.line == line && !s.is_change));
+}
+
 /// A machine's first CPU, on a machine whose caches are not coherent. `None`: this host cannot flush lines.
 pub(super) fn incoherent(m: Machine) -> Option<KernelCtx> {
     let plain = cx(m);
@@ -481,6 +499,49 @@ pub(super) fn incoherent(m: Machine) -> Option<KernelCtx> {
         node: Box::leak(Box::new(node)),
         local: plain.local,
     })
+}
+
+/// Where caches are not coherent, a round of another node that begins at any moment of a `Protect` finds the table in the
+/// log, or does not count for the stamp.
+#[test]
+fn what_may_be_done_with_a_page_is_logged_before_it_is_stamped() {
+    for steps in 0.. {
+        let (s, space) = with_region(64, RegionKind::Anonymous, true);
+        let Some(c) = incoherent(s.x()) else {
+            return; // This host cannot flush lines.
+        };
+        let log = LogWriter::attach(c.epochs(), c.node.id(), c.cpu());
+        *c.local.log.borrow_mut() = Some(log);
+        resolve::<MockX86>(&c, space, VA, Write).unwrap();
+        let t = this(&c, space);
+        let head = super::word(
+            c.node,
+            dyad_shm::PoolId::Cxl
+                .base()
+                .add(dyad_shm::superblock::QUIESCE_OFFSET)
+                .add(core::mem::offset_of!(dyad_shm::quiesce::QuiesceArea, logs) as u64)
+                .add(core::mem::offset_of!(dyad_shm::quiesce::FlushLog, head) as u64),
+        );
+        let before = head.load(Relaxed);
+        let seen = Rc::new(Cell::new((0, false)));
+        let sees = seen.clone();
+        let epoch = &c.node.sb.epoch;
+        let begins = move || {
+            let begun = epoch.fetch_add(1, Relaxed) + 1;
+            sees.set((begun, head.load(Relaxed) != before));
+        };
+        let mut stamp = 0;
+        let came = crash::between(steps, begins, || {
+            stamp = protect::<MockX86>(&t, Isa::X86_64, VA, Perms::READ).unwrap();
+        });
+        *c.local.log.borrow_mut() = None;
+        let (begun, is_logged) = seen.get();
+        assert!(!came || is_logged || stamp >= begun, "step {steps}");
+        if !came {
+            assert!(head.load(Relaxed) != before);
+            return;
+        }
+    }
 }
 
 /// Where caches are not coherent, leaves have accessed and dirty preset, and what others may hold
