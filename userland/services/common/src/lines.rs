@@ -3,7 +3,10 @@
 //! A client's text comes in pieces. What is written to the device at once should be a line, so that lines of
 //! different clients do not mix. A longer line is written in pieces, which the launcher joins.
 
+use dyad_abi::record::{LAST, MORE, PIECE};
 use dyad_abi::user::MAX_WRITE;
+
+use crate::text::Text;
 
 /// Longest head of a piece of a line.
 pub const MAX_HEAD: usize = 12;
@@ -30,6 +33,25 @@ pub enum Part {
     More,
     /// The last piece.
     Last,
+}
+
+/// A line, or a piece of a line of a stream, as the device gets it. Bytes that are not UTF-8 become question marks, and so do
+/// those by which the head of a piece begins: a client cannot write one.
+pub fn written<'t>(into: &'t mut [u8; MAX_WRITE], stream: u64, line: &[u8], part: Part) -> &'t str {
+    let head: Text<MAX_HEAD> = match part {
+        Part::Whole => Text::of(format_args!("")),
+        Part::More => Text::of(format_args!("{}{stream}{}", PIECE as char, MORE as char)),
+        Part::Last => Text::of(format_args!("{}{stream}{}", PIECE as char, LAST as char)),
+    };
+    let head = head.as_str().as_bytes();
+    let len = line.len().min(MAX_LINE);
+    let (begin, rest) = into.split_at_mut(head.len());
+    begin.copy_from_slice(head);
+    for (to, &byte) in rest.iter_mut().zip(&line[..len]) {
+        *to = if byte == PIECE { b'?' } else { byte };
+    }
+    rest[len] = b'\n';
+    printable(&mut into[..head.len() + len + 1])
 }
 
 /// The beginning of a line, waiting for its end.
@@ -163,6 +185,21 @@ mod tests {
             buffer.push(&bytes, |piece, _| out.extend_from_slice(piece));
             buffer.flush(|piece, _| out.extend_from_slice(piece));
             prop_assert_eq!(out, bytes);
+        }
+    }
+
+    /// The text would be joined to the line of another client.
+    #[test]
+    fn no_client_writes_the_head_of_a_piece() {
+        let text = std::format!("{0}7{1}of {0} another", PIECE as char, MORE as char);
+        for (part, head) in [
+            (Part::Whole, ""),
+            (Part::More, "\u{1d}5+"),
+            (Part::Last, "\u{1d}5."),
+        ] {
+            let mut into = [0; MAX_WRITE];
+            let is = written(&mut into, 5, text.as_bytes(), part);
+            assert_eq!(is, std::format!("{head}?7+of ? another\n"));
         }
     }
 

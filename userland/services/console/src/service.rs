@@ -2,16 +2,15 @@
 
 #![allow(unsafe_code)]
 
-use dyad_abi::record::{LAST, MORE, PIECE, name};
+use dyad_abi::record::name;
 use dyad_abi::service::{CONSOLE_THREADS, ReportText, console, console_client, program};
-use dyad_abi::user::{MAX_REPORT_DETAIL, MAX_REPORT_NAME, PAGE_SIZE, ReportKind};
+use dyad_abi::user::{MAX_REPORT_DETAIL, MAX_REPORT_NAME, MAX_WRITE, PAGE_SIZE, ReportKind};
 use dyad_abi::{Error, NodeId, Result};
 use dyad_services::budget::{Budget, Limits};
-use dyad_services::lines::{LineBuffer, MAX_HEAD, MAX_LINE, Part, printable};
+use dyad_services::lines::{LineBuffer, Part, printable, written};
 use dyad_services::robust::RobustLock;
 use dyad_services::rt::{self, Call};
 use dyad_services::shared::Window;
-use dyad_services::text::Text;
 use dyad_sys::cap::{Cap, Hardware};
 
 const PAGES: usize = CONSOLE_THREADS as usize;
@@ -88,24 +87,11 @@ fn client(badge: u64) -> Result<Client> {
     })
 }
 
-/// Writes a line, or a piece of a line of a stream; bytes that are not UTF-8 become question marks.
+/// Writes a line, or a piece of a line of a stream.
 fn put(device: Cap<Hardware>, stream: u64, line: &[u8], part: Part) {
-    let head: Text<MAX_HEAD> = match part {
-        Part::Whole => Text::of(format_args!("")),
-        Part::More => Text::of(format_args!("{}{stream}{}", PIECE as char, MORE as char)),
-        Part::Last => Text::of(format_args!("{}{stream}{}", PIECE as char, LAST as char)),
-    };
-    let head = head.as_str().as_bytes();
-    let mut copy = [b'\n'; MAX_HEAD + MAX_LINE + 1];
-    let len = line.len().min(MAX_LINE);
-    let (into, rest) = copy.split_at_mut(head.len());
-    into.copy_from_slice(head);
-    for (to, &byte) in rest.iter_mut().zip(&line[..len]) {
-        // A client cannot write the head of a piece.
-        *to = if byte == PIECE { b'?' } else { byte };
-    }
+    let mut text = [0; MAX_WRITE];
     // The device has no way to say that it is out of order, and there is no program to be told.
-    let _ = device.write(printable(&mut copy[..head.len() + len + 1]));
+    let _ = device.write(written(&mut text, stream, line, part));
 }
 
 /// The number of the lines of a client's page among all streams.
