@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::vec::Vec;
 
+use dyad_abi::ident::MAX_NODES;
 use dyad_abi::user::FAULT_NO_MEMORY;
 
 use super::*;
@@ -368,6 +369,19 @@ fn a_fault_ends_the_thread_only_if_there_is_no_memory() {
         "it is no operation"
     );
     assert!(k.asked.take().is_empty());
+}
+
+#[test]
+fn a_fault_can_lack_memory_of_any_node() {
+    let k = Model::default();
+    for node in 1..=MAX_NODES as u64 {
+        let kind = 2 | FAULT_NO_MEMORY | node << FAULT_SUPPLY_SHIFT;
+        let words = [0x1234, kind, 0x5678, 9];
+        let done = k.pager.invoked(&k, &call(B | pager::FAULT, 0x700, words));
+        assert_eq!(done, [0; 4]);
+        let memory = process::MEMORY | B << 8 | node << 16;
+        assert_eq!(k.asked.take(), [[memory, 0, 0, 0]]);
+    }
 }
 
 /// Other threads are in the way at every piece of a range, never for long at one: the range is taken back.
