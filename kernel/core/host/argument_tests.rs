@@ -169,6 +169,23 @@ fn map_and_protect_take_known_ways_to_map_only() {
 }
 
 #[test]
+fn protect_makes_pages_of_either_isa_what_it_is_asked_for() {
+    both_paths(|rig, _| {
+        let pages = Pages::new(rig)?;
+        for isa in Isa::ALL {
+            pages.op(rig, MAP, isa, VA, MAP_WRITE)?;
+            for how in [0, MAP_WRITE, 0] {
+                pages.op(rig, PROTECT, isa, VA, how)?;
+                let leaf = spaces::look(&rig.k, rig.space, isa, VA).map(|(_, leaf)| leaf);
+                let writes = leaf.map(|leaf| leaf.perms.contains(Perms::WRITE));
+                assert_eq!(writes, Some(how == MAP_WRITE), "{isa:?}, {how}");
+            }
+        }
+        Ok(None)
+    });
+}
+
+#[test]
 fn map_takes_pages_of_the_capability_only() {
     both_paths(|rig, _| {
         let pages = Pages::new(rig)?;
