@@ -12,6 +12,7 @@ use dyad::{sys, thread};
 use dyad_abi::cap::{SinvOp, call_word};
 use dyad_abi::service::{pager, process, slot};
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, stack_slot};
+use dyad_random::SplitMix64;
 
 use crate::services::{Attack, NO_NODES, request};
 use sys::Error::{BadArgument, NoSuchNode, NotFound};
@@ -314,5 +315,75 @@ pub fn wild(seed: u64) -> dyad::Result<()> {
     core::mem::forget(moved);
     thread::sleep(Duration::from_millis(200));
     println!("wild {n}: the program goes on");
+    Ok(())
+}
+
+/// Threads of the storm of requests, on both nodes.
+const STORM: usize = 12;
+/// How long it lasts before the program ends in the middle of it.
+const STORMY: Duration = Duration::from_secs(3);
+
+/// What a thread of the storm asks: any operation, about anything, with numbers that mean something to peers.
+fn storms(mut random: SplitMix64, own: u64) {
+    const ODD: [u64; 10] = [0, 1, 2, 63, 64, 255, 1 << 32, 1 << 47, 1 << 63, u64::MAX];
+    let mut last = own;
+    loop {
+        let mut number = || match random.below(5) {
+            0 => ODD[random.below(ODD.len() as u64) as usize],
+            1 => random.below(STORM as u64 + 4),
+            2 => own + random.below(4) * 8,
+            3 => last,
+            _ => random.next(),
+        };
+        let (a, b, c) = (number(), number(), number());
+        let status = match random.below(16) {
+            0 => process([process::WAKE, a, b, c]),
+            1 => process([process::FUTEX_WAKE, a, b, c]),
+            2 => process([process::FUTEX_END, a, b, c]),
+            3 => {
+                // Nobody but the others wakes it, and `WAKE` ends the wait.
+                process([process::FUTEX_BEGIN, a, b, c]);
+                process([process::FUTEX_END, a, 0, 0])
+            }
+            4 => process([process::REQUEST, a, b, c & 3]),
+            5 => process([process::START, a, b & 3, c]),
+            6 => process([process::START, STORM as u64 + 2 + random.below(8), a & 1, 0]),
+            7 => process([process::MOVE | random.below(9) << 8 & !(3 << 8), a, b, c]),
+            8 => process([process::MEMORY_STATE, a, b, c]),
+            9 => process([process::EMULATE, a, b, c]),
+            10 => process([random.below(64) & !1 | 32, a, b, c]),
+            11 | 12 => match request(slot::PAGER, [pager::MAP_ANON, PAGE_SIZE << random.below(6), 0, 0]) {
+                Ok(at) => {
+                    last = at;
+                    let word = with_exposed_provenance::<AtomicU64>(at as usize);
+                    // SAFETY: 1. Just mapped, aligned. If another thread gives it back the program ends, which it may.
+                    unsafe { (*word).store(at, Ordering::Relaxed) };
+                    0
+                }
+                Err(_) => 1,
+            },
+            13 => request(slot::PAGER, [pager::UNMAP, last, PAGE_SIZE << random.below(6), 0]).map_or(1, |_| 0),
+            14 => request(slot::CONSOLE, [random.below(5), a, b, c]).map_or(1, |_| 0),
+            _ => request(slot::PAGER, [pager::FAULT | random.below(512), a, b, c]).map_or(1, |_| 0),
+        };
+        COUNT[usize::from(status != 0)].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// How many requests were granted, and refused.
+static COUNT: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// Threads on both nodes ask their peers for anything, and the program ends in the middle of it.
+pub fn storm(seed: u64) -> dyad::Result<()> {
+    let own = sys::map_anon(2 * PAGE_SIZE)?.as_ptr() as u64;
+    let nodes: Vec<NodeId> = system()?.nodes().map(|n| n.id).collect();
+    for n in 0..STORM {
+        let random = SplitMix64(seed << 8 | n as u64);
+        let thread = thread::spawn_on(nodes[n % nodes.len()], move || storms(random, own))?;
+        core::mem::forget(thread);
+    }
+    thread::sleep(STORMY);
+    let [granted, refused] = COUNT.each_ref().map(|n| n.load(Ordering::Relaxed));
+    println!("storm of peers: {granted} granted, {refused} refused");
     Ok(())
 }

@@ -10,6 +10,9 @@
 //! | `moves` | asks for moves of its threads as late as it may, until init takes no more, and asks for others all the time; ends after [`LENGTH`] |
 //! | `state` | asks for the state of memory without a pause, from [`ASKERS`] threads on all nodes; ends after [`LENGTH`] |
 //! | `threads` | computes in [`CROWD`] threads on all nodes, in every second phase; ends after [`CROWDED`] |
+//! | `churn` | in every second phase starts threads on the last node that end at once, while [`SLEEPERS`] others sleep there; ends after [`CROWDED`] |
+//! | `asks` | in every second phase asks, on the last node, that a thread that computes there be moved to where it is, while [`SLEEPERS`] others sleep; ends after [`CROWDED`] |
+//! | `end` | takes all the addresses that it can have, touches a page in each of [`TOUCHED`] tables, and ends: what it had is taken back |
 //! | `input` | looks for standard input: its own, then where that of the victim is; the second look ends it |
 //!
 //! It reports `rival.moves-end` (a move at a time that never comes is refused) and `rival.moves-full` (it gets
@@ -55,6 +58,12 @@ const LATENCY: Duration = Duration::from_secs(1);
 const CROWD: usize = 60;
 /// How long they do: longer than the victim, which begins later.
 const CROWDED: Duration = Duration::from_millis(8500);
+/// Threads that sleep, so that there are many to look after.
+const SLEEPERS: usize = 58;
+/// Bytes of addresses that it takes at its end, in so many ranges, and pages that it touches in them.
+const RANGE: u64 = 4 << 30;
+const RANGES: u64 = 62;
+const TOUCHED: u64 = 1100;
 /// Threads that ask for the state of memory.
 const ASKERS: usize = 8;
 
@@ -168,7 +177,7 @@ fn hoard() -> Result<()> {
 /// Touches a page of the hoard.
 #[allow(unsafe_code)]
 fn touch(hoard: NonNull<u8>, page: usize) {
-    assert!(page < HOARD / PAGE);
+    assert!(page < RANGE as usize / PAGE);
     // SAFETY: 1. The hoard has so many pages. 2. Nothing else uses them.
     unsafe { hoard.add(page * PAGE).write_volatile(1) };
 }
@@ -290,6 +299,130 @@ fn ask_state() -> Result<()> {
     Ok(())
 }
 
+/// The last node.
+fn last() -> Result<NodeId> {
+    let nodes = dyad::system()?.nodes().count();
+    Ok(NodeId::first(nodes)
+        .last()
+        .ok_or(sys::Error::NoSuchNode)?)
+}
+
+/// Threads that sleep on the last node until the end.
+fn sleepers(end: Instant) -> Result<Vec<thread::JoinHandle<()>>> {
+    let last = last()?;
+    let mut all = Vec::new();
+    for _ in 0..SLEEPERS {
+        all.push(thread::spawn_on(last, move || {
+            while Instant::now() < end {
+                thread::sleep(PHASE);
+            }
+        })?);
+    }
+    Ok(all)
+}
+
+/// Starts threads that end at once, on the last node.
+fn churn() -> Result<()> {
+    let end = Instant::now() + CROWDED;
+    let last = last()?;
+    let sleepers = sleepers(end)?;
+    println!("rival: churns on node {last}");
+    let churns = thread::spawn_on(last, move || {
+        let (mut started, mut refused) = (0u64, 0u64);
+        while Instant::now() < end {
+            if !attacks() {
+                thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+            match thread::spawn_on(last, || ()) {
+                Ok(one) => {
+                    let _ = one.join();
+                    started += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+        (started, refused)
+    })?;
+    let (started, refused) = churns.join()?;
+    for one in sleepers {
+        one.join()?;
+    }
+    report::counter("rival.started", started);
+    report::counter("rival.refused", refused);
+    Ok(())
+}
+
+/// Asks for moves that lead nowhere, on the last node.
+fn asks() -> Result<()> {
+    let end = Instant::now() + CROWDED;
+    while let Err(e) = emulation::enable() {
+        if e != sys::Error::Again || Instant::now() > end {
+            return Err(e.into());
+        }
+    }
+    pretend();
+    let last = last()?;
+    let sleepers = sleepers(end)?;
+    println!("rival: asks on node {last}");
+    let mut busy = Vec::new();
+    let mut numbers = Vec::new();
+    for _ in 0..2 {
+        let one = thread::spawn_on(last, move || {
+            while Instant::now() < end {
+                if !attacks() {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        })?;
+        numbers.push(one.thread().number());
+        busy.push(one);
+    }
+    let asker = thread::spawn_on(last, move || {
+        let (mut asked, mut refused) = (0u64, 0u64);
+        while Instant::now() < end {
+            if !attacks() {
+                thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+            for &n in &numbers {
+                match emulation::request_thread(n, last, Instant::now()) {
+                    Ok(()) => asked += 1,
+                    Err(_) => refused += 1,
+                }
+            }
+        }
+        (asked, refused)
+    })?;
+    let (asked, refused) = asker.join()?;
+    for one in sleepers.into_iter().chain(busy) {
+        one.join()?;
+    }
+    report::counter("rival.asked", asked);
+    report::counter("rival.refused", refused);
+    Ok(())
+}
+
+/// Takes addresses, and ends.
+fn end() -> Result<()> {
+    const TABLE: usize = 2 << 20;
+    thread::sleep(Duration::from_secs(2));
+    let (mut ranges, mut touched) = (0u64, 0u64);
+    while ranges < RANGES
+        && let Ok(at) = sys::map_anon(RANGE)
+    {
+        ranges += 1;
+        for n in 0..RANGE as usize / TABLE {
+            if touched < TOUCHED && ranges <= 2 {
+                touch(at, n * TABLE / PAGE);
+                touched += 1;
+            }
+        }
+    }
+    println!("rival: has {ranges} ranges, {touched} pages; ends");
+    Ok(())
+}
+
 /// Computes in many threads, which sleep in fair phases.
 fn crowd() -> Result<()> {
     let end = Instant::now() + CROWDED;
@@ -337,7 +470,7 @@ async fn main(args: Args) -> Result<()> {
     match args.one_of(
         "--scene",
         &[
-            "console", "reports", "memory", "moves", "state", "threads", "input",
+            "console", "reports", "memory", "moves", "state", "threads", "churn", "asks", "end", "input",
         ],
         "console",
     )? {
@@ -346,6 +479,9 @@ async fn main(args: Args) -> Result<()> {
         "moves" => take_moves(),
         "state" => ask_state(),
         "threads" => crowd(),
+        "churn" => churn(),
+        "asks" => asks(),
+        "end" => end(),
         "input" => peek(),
         _ => flood(),
     }
