@@ -343,6 +343,10 @@ const OTHERS: &[Attack] = attacks! {
         "a second thread with all rights, which is in the victim's service nearly all the time",
         "read what the service has in registers",
         "a stack pointer of the service";
+    "thread_read_register_after_a_crossed_service": "Thread.ReadRegister Thread.Stop Thread.Resume",
+        "a second thread on another node with all rights, which invokes the victim's service on this one",
+        "read what the service has left in registers of this node's ISA, when the thread is back on its own",
+        "a stack pointer of the service";
     "thread_unload_in_service": "Thread.Unload Thread.Stop Thread.Resume",
         "a second thread with all rights, which is in the victim's service nearly all the time",
         "read what the service has in registers",

@@ -290,6 +290,39 @@ fn resume(s: &Trio, c: &Cast, which: u64) -> Result<OpOutcome, Error> {
     ops::thread::dispatch::<MockX86>(&s.cx(0), c.thread(s), ThreadOp::Resume as u64, a)
 }
 
+/// It had crossed to a service on the dead node. The service's registers, as it was last interrupted there, are still in the
+/// thread's frame: not even on a node of that ISA does its owner get them.
+#[test]
+fn what_a_service_has_left_on_a_dead_node_is_not_read() {
+    for left in [begun::HERE, begun::PARKED] {
+        let s = Trio::new();
+        let c = Cast::new(&s);
+        let t = c.thread(&s);
+        c.started(&s, Isa::Aarch64, begun::HERE);
+        c.started(&s, Isa::X86_64, left);
+        c.push(&s, c.component, 0x5000, Some(1));
+        t.component.store(c.service.bits(), RELAXED);
+        t.regs(Isa::X86_64).0[3].store(0x5ec2e7, RELAXED);
+        c.own(&s, State::Running, 2);
+        s.dies(2);
+        s.recover(0);
+        let o = c.owner(&s);
+        assert_eq!((o.state, o.node), (State::Ready, node(1)));
+        assert_eq!(t.depth.load(RELAXED), 0);
+        let k = s.cx(0);
+        let call = |op, a| ops::thread::dispatch::<MockX86>(&k, t, op as u64, a);
+        assert_eq!(call(ThreadOp::Stop, [0; 5]), Ok(OpOutcome::Value(0)));
+        let x86 = Isa::X86_64 as u64;
+        for n in 0..8 {
+            let read = call(ThreadOp::ReadRegister, [x86, n, 0, 0, 0]);
+            assert_eq!(read, Err(Error::NoIsa), "register {n}, {left}");
+            let write = call(ThreadOp::WriteRegister, [x86, n, 1, 0, 0]);
+            assert_eq!(write, Err(Error::NoIsa), "register {n}, {left}");
+        }
+        sound(&s);
+    }
+}
+
 /// Its registers died with the machine, and no thread called it from elsewhere. It does not begin anew on
 /// the other ISA as if nothing had been.
 #[test]

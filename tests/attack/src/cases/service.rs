@@ -108,7 +108,7 @@ fn is_refusal(line: u32, e: Error) {
     }
 }
 
-pub const CASES: [Case; 9] = [
+pub const CASES: [Case; 10] = [
     Case {
         name: "thread_write_register_in_service",
         helpers: 1,
@@ -170,6 +170,59 @@ pub const CASES: [Case; 9] = [
         },
         help: works_there,
         look: found_inside,
+        ..IDLE
+    },
+    Case {
+        name: "thread_read_register_after_a_crossed_service",
+        // The second helper is on the last node, and the service is at home on the attacker's.
+        helpers: 2,
+        far: true,
+        grant: |s| {
+            let thread = s.thread(2)?;
+            s.attacker.give(at::HELPER, thread, Rights::ALL)?;
+            s.victim.component.set_home([HOME])
+        },
+        act: || {
+            let isa = here().1;
+            let read = |n: usize| helper(ThreadOp::ReadRegister, [isa as u64, n as u64, 0]);
+            let mut found = 0;
+            for _ in 0..ATTEMPTS {
+                if found == TIMES || report(word::ACHIEVED).load(Relaxed) != 0 {
+                    break;
+                }
+                if note(CALLS).load(Acquire) == 0 || helper(ThreadOp::Stop, [0; 3]).is_err() {
+                    yield_now();
+                    continue;
+                }
+                // Outside of the service it is stopped where it is: on the other ISA.
+                match read(stack_pointer(isa)) {
+                    Ok(sp) if is_of_service(sp) => achieved(line!(), sp),
+                    Ok(_) | Err(Error::NoIsa) => {
+                        found += 1;
+                        tried();
+                    }
+                    Err(e) => is_refusal(line!(), e),
+                }
+                let _ = helper(ThreadOp::Resume, [0; 3]);
+                yield_now();
+            }
+            note(FOUND).store(found, Release);
+        },
+        help: |n| {
+            if n != 2 {
+                return yield_now();
+            }
+            match invoke(at::SERVICE, [ask::ECHO, 1, 2, 0]) {
+                Ok(_) => drop(note(CALLS).fetch_add(1, Release)),
+                Err(Error::Again | Error::Full) => yield_now(),
+                Err(e) => odd(line!(), e.code()),
+            }
+            // Most of the time it is outside.
+            for _ in 0..20_000 {
+                dyad_sys::raw::relax();
+            }
+        },
+        look: |s| (s.note(FOUND) == 0).then_some("the helper was never stopped after the service"),
         ..IDLE
     },
     Case {
