@@ -33,7 +33,7 @@ use crate::sched::fp;
 use crate::sched::registers::{self, GENERAL_WORDS};
 use dyad_machine::Platform;
 use dyad_machine::kernel_ctx::KernelCtx;
-use dyad_object::thread::{State, Thread, begun};
+use dyad_object::thread::{Owner, State, Thread, begun};
 use dyad_space::copy;
 
 /// Words that are copied at once.
@@ -45,8 +45,8 @@ const PART: usize = 32;
 /// # Errors
 ///
 /// [`Error::NotReady`] if the thread is not stopped; [`Error::TooDeep`] within an invocation, where the
-/// registers are the service's; [`Error::NoIsa`] if this node does not have the ISA asked for, or the thread has begun on
-/// another one only; [`Error::NodeDead`], [`Error::BadArgument`].
+/// registers are the service's; [`Error::NoIsa`] if this node does not have the ISA asked for, or the thread goes on on
+/// another one; [`Error::NodeDead`], [`Error::BadArgument`].
 pub fn access<P: Platform>(
     cx: &KernelCtx,
     t: &'static Thread,
@@ -62,10 +62,24 @@ pub fn access<P: Platform>(
         return Err(Error::NoIsa);
     }
     let taken = take(cx, t, owner).ok_or(Error::NotReady)?;
-    let done = register::<P>(t, op, a);
+    let done = match is_of_service::<P>(cx, t, owner) {
+        false => register::<P>(t, op, a),
+        true => Err(Error::NoIsa),
+    };
     // It goes on where it was, if it is resumed.
     untake::<P>(cx, t, taken, owner)?;
     done
+}
+
+/// Whether what a taken thread has in the registers of this ISA may be what a service has left there: the thread goes on
+/// elsewhere, where it has crossed from.
+fn is_of_service<P: Platform>(cx: &KernelCtx, t: &Thread, owner: Owner) -> bool {
+    let is_here = |isa: Isa| t.begun(isa) == begun::HERE;
+    cx.node.isa(owner.node) != P::ISA
+        && is_here(P::ISA.other())
+        && !t.is_invoking()
+        && !matches!(t.begun(P::ISA), begun::NOT | begun::LOST)
+        && !lacks!("ops::registers::is_of_service")
 }
 
 /// Reads or writes a register of a taken thread. A thread that has not begun at all is first set up at its entry point,
