@@ -346,8 +346,8 @@ fn storms(mut random: SplitMix64, own: u64) {
                 process([process::FUTEX_END, a, 0, 0])
             }
             4 => process([process::REQUEST, a, b, c & 3]),
-            5 => process([process::START, a, b & 3, c]),
-            6 => process([process::START, STORM as u64 + 2 + random.below(8), a & 1, 0]),
+            // Of threads that live: one that does not would begin without anything to do.
+            5 | 6 => process([process::START, 1 + random.below(STORM as u64), a & 3, b]),
             7 => process([process::MOVE | random.below(9) << 8 & !(3 << 8), a, b, c]),
             8 => process([process::MEMORY_STATE, a, b, c]),
             9 => process([process::EMULATE, a, b, c]),
