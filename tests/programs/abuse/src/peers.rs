@@ -327,6 +327,9 @@ const STORMY: Duration = Duration::from_secs(3);
 fn storms(mut random: SplitMix64, own: u64) {
     const ODD: [u64; 10] = [0, 1, 2, 63, 64, 255, 1 << 32, 1 << 47, 1 << 63, u64::MAX];
     let mut last = own;
+    while GO.load(Ordering::Acquire) == 0 {
+        sys::yield_now();
+    }
     loop {
         let mut number = || match random.below(5) {
             0 => ODD[random.below(ODD.len() as u64) as usize],
@@ -348,7 +351,7 @@ fn storms(mut random: SplitMix64, own: u64) {
             4 => process([process::REQUEST, a, b, c & 3]),
             // Of threads that live: one that does not would begin without anything to do.
             5 | 6 => process([process::START, 1 + random.below(STORM as u64), a & 3, b]),
-            7 => process([process::MOVE | random.below(9) << 8 & !(3 << 8), a, b, c]),
+            7 => process([process::MOVE | (2 + random.below(200)) << 8, a, b, c]),
             8 => process([process::MEMORY_STATE, a, b, c]),
             9 => process([process::EMULATE, a, b, c]),
             10 => process([random.below(64) & !1 | 32, a, b, c]),
@@ -370,6 +373,8 @@ fn storms(mut random: SplitMix64, own: u64) {
     }
 }
 
+/// All threads of the storm have begun.
+static GO: AtomicU64 = AtomicU64::new(0);
 /// How many requests were granted, and refused.
 static COUNT: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
@@ -382,6 +387,7 @@ pub fn storm(seed: u64) -> dyad::Result<()> {
         let thread = thread::spawn_on(nodes[n % nodes.len()], move || storms(random, own))?;
         core::mem::forget(thread);
     }
+    GO.store(1, Ordering::Release);
     thread::sleep(STORMY);
     let [granted, refused] = COUNT.each_ref().map(|n| n.load(Ordering::Relaxed));
     println!("storm of peers: {granted} granted, {refused} refused");
