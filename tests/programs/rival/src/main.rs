@@ -11,6 +11,7 @@
 //! | `state` | asks for the state of memory without a pause, from [`ASKERS`] threads on all nodes; ends after [`LENGTH`] |
 //! | `threads` | computes in [`CROWD`] threads on all nodes, in every second phase; ends after [`CROWDED`] |
 //! | `churn` | in every second phase starts threads on the last node that end at once, while [`SLEEPERS`] others sleep there; ends after [`CROWDED`] |
+//! | `spin` | as `churn`, but computes where that starts threads: what the victim has beside that is right |
 //! | `asks` | in every second phase asks, on the last node, that a thread that computes there be moved to where it is, while [`SLEEPERS`] others sleep; ends after [`CROWDED`] |
 //! | `end` | takes all the addresses that it can have, touches a page in each of [`TOUCHED`] tables, and ends: what it had is taken back |
 //! | `input` | looks for standard input: its own, then where that of the victim is; the second look ends it |
@@ -321,17 +322,29 @@ fn sleepers(end: Instant) -> Result<Vec<thread::JoinHandle<()>>> {
     Ok(all)
 }
 
-/// Starts threads that end at once, on the last node.
-fn churn() -> Result<()> {
+/// Starts threads that end at once, on the last node; or computes there, to compare with.
+fn churn(fair: bool) -> Result<()> {
     let end = Instant::now() + CROWDED;
     let last = last()?;
     let sleepers = sleepers(end)?;
+    // Its fair share of the first node, besides.
+    let first = NodeId::first(1).next().ok_or(sys::Error::NoSuchNode)?;
+    let computes = thread::spawn_on(first, move || {
+        while Instant::now() < end {
+            if !attacks() {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    })?;
     println!("rival: churns on node {last}");
     let churns = thread::spawn_on(last, move || {
         let (mut started, mut refused) = (0u64, 0u64);
         while Instant::now() < end {
             if !attacks() {
                 thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+            if fair {
                 continue;
             }
             match thread::spawn_on(last, || ()) {
@@ -345,6 +358,7 @@ fn churn() -> Result<()> {
         (started, refused)
     })?;
     let (started, refused) = churns.join()?;
+    computes.join()?;
     for one in sleepers {
         one.join()?;
     }
@@ -470,7 +484,7 @@ async fn main(args: Args) -> Result<()> {
     match args.one_of(
         "--scene",
         &[
-            "console", "reports", "memory", "moves", "state", "threads", "churn", "asks", "end", "input",
+            "console", "reports", "memory", "moves", "state", "threads", "churn", "spin", "asks", "end", "input",
         ],
         "console",
     )? {
@@ -479,7 +493,8 @@ async fn main(args: Args) -> Result<()> {
         "moves" => take_moves(),
         "state" => ask_state(),
         "threads" => crowd(),
-        "churn" => churn(),
+        "churn" => churn(false),
+        "spin" => churn(true),
         "asks" => asks(),
         "end" => end(),
         "input" => peek(),

@@ -303,7 +303,7 @@ async fn main(args: Args) -> Result<()> {
     match args.one_of(
         "--scene",
         &[
-            "console", "reports", "memory", "moves", "state", "threads", "churn", "asks", "end", "input",
+            "console", "reports", "memory", "moves", "state", "threads", "churn", "spin", "asks", "end", "input",
         ],
         "console",
     )? {
@@ -311,7 +311,7 @@ async fn main(args: Args) -> Result<()> {
         "memory" => memory().await,
         "moves" => moves().await,
         "state" => state().await,
-        "threads" | "churn" | "asks" | "end" => threads().await,
+        "threads" | "churn" | "spin" | "asks" | "end" => threads().await,
         "input" => input().await,
         _ => console().await,
     }
