@@ -79,7 +79,6 @@ fn is_of_service<P: Platform>(cx: &KernelCtx, t: &Thread, owner: Owner) -> bool 
         && is_here(P::ISA.other())
         && !t.is_invoking()
         && !matches!(t.begun(P::ISA), begun::NOT | begun::LOST)
-        && !lacks!("ops::registers::is_of_service")
 }
 
 /// Reads or writes a register of a taken thread. A thread that has not begun at all is first set up at its entry point,
