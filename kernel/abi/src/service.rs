@@ -349,9 +349,17 @@ pub mod sched {
     pub const fn entry(priority: u8, slice_us: u32, group: u8) -> u64 {
         (group as u64) << 40 | (slice_us as u64) << 8 | priority as u64
     }
-    /// Priority, slice in microseconds and group of an [`entry`].
-    pub const fn entry_parts(entry: u64) -> (u8, u32, u8) {
-        (entry as u8, (entry >> 8) as u32, (entry >> 40) as u8)
+    /// In an [`entry`]: the thread is as urgent as its priority says for a part of the time only.
+    pub const ON_ALLOWANCE: u64 = 1 << 48;
+    /// Priority, slice in microseconds and group of an [`entry`], and whether it is [`ON_ALLOWANCE`].
+    pub const fn entry_parts(entry: u64) -> (u8, u32, u8, bool) {
+        let group = (entry >> 40) as u8;
+        (
+            entry as u8,
+            (entry >> 8) as u32,
+            group,
+            entry & ON_ALLOWANCE != 0,
+        )
     }
     /// Position of the deadline (fused ns, 0: none) of a blocked thread in the value of `Dispatch`; the eight
     /// bits below are a [`Stopped`](crate::cap::Stopped).
@@ -588,11 +596,15 @@ const _: () = {
     assert!(sched::group(program::FIRST) != sched::SYSTEM_GROUP);
     assert!(matches!(
         sched::entry_parts(sched::entry(63, u32::MAX, sched::GROUPS - 1)),
-        (63, u32::MAX, 7)
+        (63, u32::MAX, 7, false)
     ));
     assert!(matches!(
         sched::entry_parts(sched::entry(8, 10_000, 1)),
-        (8, 10_000, 1)
+        (8, 10_000, 1, false)
+    ));
+    assert!(matches!(
+        sched::entry_parts(sched::entry(62, 10_000, 0) | sched::ON_ALLOWANCE),
+        (62, 10_000, 0, true)
     ));
     assert!(sched::tag(sched::THREADS).is_multiple_of(crate::cap::LEAF_SLOTS));
     assert!(thread_id(program::MAX, 0) as u64 <= MAX_THREAD_IDS);

@@ -355,7 +355,10 @@ fn storms(mut random: SplitMix64, own: u64) {
             8 => process([process::MEMORY_STATE, a, b, c]),
             9 => process([process::EMULATE, a, b, c]),
             10 => process([random.below(64) & !1 | 32, a, b, c]),
-            11 | 12 => match request(slot::PAGER, [pager::MAP_ANON, PAGE_SIZE << random.below(6), 0, 0]) {
+            11 | 12 => match request(
+                slot::PAGER,
+                [pager::MAP_ANON, PAGE_SIZE << random.below(6), 0, 0],
+            ) {
                 Ok(at) => {
                     last = at;
                     let word = with_exposed_provenance::<AtomicU64>(at as usize);
@@ -365,7 +368,11 @@ fn storms(mut random: SplitMix64, own: u64) {
                 }
                 Err(_) => 1,
             },
-            13 => request(slot::PAGER, [pager::UNMAP, last, PAGE_SIZE << random.below(6), 0]).map_or(1, |_| 0),
+            13 => request(
+                slot::PAGER,
+                [pager::UNMAP, last, PAGE_SIZE << random.below(6), 0],
+            )
+            .map_or(1, |_| 0),
             14 => request(slot::CONSOLE, [random.below(5), a, b, c]).map_or(1, |_| 0),
             _ => request(slot::PAGER, [pager::FAULT | random.below(512), a, b, c]).map_or(1, |_| 0),
         };

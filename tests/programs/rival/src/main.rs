@@ -4,17 +4,19 @@
 //!
 //! | `--scene` | what it does |
 //! |---|---|
-//! | `console` | writes to the console without a pause, in every second phase of [`PHASE`]; computes in the others; ends after [`LENGTH`] |
+//! | `console` | writes to the console without a pause, in every second phase of [`phase`]; computes in the others; ends after [`LENGTH`] |
 //! | `reports` | reports checks and counters under names of others, with control characters, and without a pause |
 //! | `memory` | takes every range the pager gives, then touches memory until there is none; that ends it |
 //! | `moves` | asks for moves of its threads as late as it may, until init takes no more, and asks for others all the time; ends after [`LENGTH`] |
 //! | `state` | asks for the state of memory without a pause, from [`ASKERS`] threads on all nodes; ends after [`LENGTH`] |
-//! | `threads` | computes in [`CROWD`] threads on all nodes, in every second phase; ends after [`CROWDED`] |
-//! | `churn` | in every second phase starts threads on the last node that end at once, while [`SLEEPERS`] others sleep there; ends after [`CROWDED`] |
+//! | `threads` | computes in [`CROWD`] threads on all nodes, in every second phase; ends after [`crowded`] |
+//! | `churn` | in every second phase starts threads on the last node that end at once, while [`SLEEPERS`] others sleep there; ends after [`crowded`] |
 //! | `spin` | as `churn`, but computes where that starts threads: what the victim has beside that is right |
-//! | `asks` | in every second phase asks, on the last node, that a thread that computes there be moved to where it is, while [`SLEEPERS`] others sleep; ends after [`CROWDED`] |
+//! | `asks` | in every second phase asks, on the last node, that a thread that computes there be moved to where it is, while [`SLEEPERS`] others sleep; ends after [`crowded`] |
 //! | `end` | takes all the addresses that it can have, touches a page in each of [`TOUCHED`] tables, and ends: what it had is taken back |
 //! | `input` | looks for standard input: its own, then where that of the victim is; the second look ends it |
+//!
+//! With `--brief on`, which is for simulated time, phases and scenes are short.
 //!
 //! It reports `rival.moves-end` (a move at a time that never comes is refused) and `rival.moves-full` (it gets
 //! [`MOVES`] entries, not one more), `rival.state` (none of its questions is refused), `rival.threads` (all its threads have run to their end, and have computed) and `rival.input` (it has
@@ -29,6 +31,7 @@ extern crate alloc;
 
 use core::hint::black_box;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
 use dyad::io::stdin;
@@ -39,8 +42,27 @@ use dyad_abi::record::name;
 use dyad_abi::service::INPUT_BASE;
 use dyad_abi::service::memory::Question;
 
+/// Whether all takes little time.
+static BRIEF: AtomicBool = AtomicBool::new(false);
+
+/// The first number of milliseconds, or the second one if all takes little time.
+fn times(usual: u64, brief: u64) -> Duration {
+    Duration::from_millis(match BRIEF.load(Ordering::Relaxed) {
+        true => brief,
+        false => usual,
+    })
+}
+
 /// Length of a phase; even ones, counted by fused time, are fair.
-const PHASE: Duration = Duration::from_millis(100);
+fn phase() -> Duration {
+    times(100, 20)
+}
+
+/// How long it computes: longer than the victim, which begins later.
+fn crowded() -> Duration {
+    times(8500, 450)
+}
+
 /// How long the flood is.
 const LENGTH: Duration = Duration::from_millis(6500);
 /// How long the flood of reports is.
@@ -57,8 +79,6 @@ const LATE: Duration = Duration::from_secs(9);
 const LATENCY: Duration = Duration::from_secs(1);
 /// Threads that compute: nearly as many as a program can have.
 const CROWD: usize = 60;
-/// How long they do: longer than the victim, which begins later.
-const CROWDED: Duration = Duration::from_millis(8500);
 /// Threads that sleep, so that there are many to look after.
 const SLEEPERS: usize = 58;
 /// Bytes of addresses that it takes at its end, in so many ranges, and pages that it touches in them.
@@ -70,7 +90,7 @@ const ASKERS: usize = 8;
 
 /// Whether this is a phase of attack.
 fn attacks() -> bool {
-    Instant::now().as_nanos() / PHASE.as_nanos() as u64 % 2 == 1
+    Instant::now().as_nanos() / phase().as_nanos() as u64 % 2 == 1
 }
 
 /// Writes that are cheap for the writer and dear for the console: many lines, long lines, lines
@@ -303,9 +323,7 @@ fn ask_state() -> Result<()> {
 /// The last node.
 fn last() -> Result<NodeId> {
     let nodes = dyad::system()?.nodes().count();
-    Ok(NodeId::first(nodes)
-        .last()
-        .ok_or(sys::Error::NoSuchNode)?)
+    Ok(NodeId::first(nodes).last().ok_or(sys::Error::NoSuchNode)?)
 }
 
 /// Threads that sleep on the last node until the end.
@@ -315,7 +333,7 @@ fn sleepers(end: Instant) -> Result<Vec<thread::JoinHandle<()>>> {
     for _ in 0..SLEEPERS {
         all.push(thread::spawn_on(last, move || {
             while Instant::now() < end {
-                thread::sleep(PHASE);
+                thread::sleep(phase());
             }
         })?);
     }
@@ -324,7 +342,7 @@ fn sleepers(end: Instant) -> Result<Vec<thread::JoinHandle<()>>> {
 
 /// Starts threads that end at once, on the last node; or computes there, to compare with.
 fn churn(fair: bool) -> Result<()> {
-    let end = Instant::now() + CROWDED;
+    let end = Instant::now() + crowded();
     let last = last()?;
     let sleepers = sleepers(end)?;
     // Its fair share of the first node, besides.
@@ -369,7 +387,7 @@ fn churn(fair: bool) -> Result<()> {
 
 /// Asks for moves that lead nowhere, on the last node.
 fn asks() -> Result<()> {
-    let end = Instant::now() + CROWDED;
+    let end = Instant::now() + crowded();
     while let Err(e) = emulation::enable() {
         if e != sys::Error::Again || Instant::now() > end {
             return Err(e.into());
@@ -439,7 +457,7 @@ fn end() -> Result<()> {
 
 /// Computes in many threads, which sleep in fair phases.
 fn crowd() -> Result<()> {
-    let end = Instant::now() + CROWDED;
+    let end = Instant::now() + crowded();
     let nodes = dyad::system()?.nodes().count();
     let mut threads = Vec::new();
     for n in 0..CROWD {
@@ -454,7 +472,7 @@ fn crowd() -> Result<()> {
                     });
                     work += 1;
                 } else {
-                    let phase = PHASE.as_nanos() as u64;
+                    let phase = self::phase().as_nanos() as u64;
                     let left = phase - Instant::now().as_nanos() % phase;
                     thread::sleep(Duration::from_nanos(left));
                 }
@@ -480,11 +498,14 @@ fn crowd() -> Result<()> {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    args.expect_options(&["--scene"])?;
+    args.expect_options(&["--scene", "--brief"])?;
+    let brief = args.one_of("--brief", &["on", "off"], "off")? == "on";
+    BRIEF.store(brief, Ordering::Relaxed);
     match args.one_of(
         "--scene",
         &[
-            "console", "reports", "memory", "moves", "state", "threads", "churn", "spin", "asks", "end", "input",
+            "console", "reports", "memory", "moves", "state", "threads", "churn", "spin", "asks",
+            "end", "input",
         ],
         "console",
     )? {

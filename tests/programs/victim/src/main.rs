@@ -9,9 +9,11 @@
 //! | `moves` | has itself moved to the other ISA and back, wherever it is | `victim.moves`: every request is taken in time, and every move is made |
 //! | `state` | asks for the state of memory, and uses memory that it has not used before | `victim.state`: no question is refused, and no page takes too long |
 //! | `threads` | computes, on node 0 and on the last node | `victim.threads.nodeN`: work while [many threads](CROWDED) of the rival compute beside its only one is nearly half of that while they sleep |
+//! | `churn`, `spin`, `asks`, `end` | the same | the same, whatever else the rival does |
 //! | `input` | reads its standard input | `victim.input`: it gets all of it |
 //!
-//! Of `console` and `threads`, the rival attacks in every second phase of [`PHASE`], by fused time.
+//! Of `console` and the scenes that compute, the rival attacks in every second phase of [`phase`], by fused time. With `--brief on`,
+//! which is for simulated time, phases and scenes are short.
 #![no_std]
 #![no_main]
 // Memory of the pager is raw; in one function.
@@ -20,6 +22,7 @@
 extern crate alloc;
 
 use core::hint::black_box;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
 use dyad::io::stdin;
@@ -28,13 +31,38 @@ use dyad::{emulation, report, sys};
 use dyad_abi::emulation::status;
 use dyad_abi::service::memory::Question;
 
+/// Whether all takes little time.
+static BRIEF: AtomicBool = AtomicBool::new(false);
+
+/// The first number of milliseconds, or the second one if all takes little time.
+fn times(usual: u64, brief: u64) -> Duration {
+    Duration::from_millis(match BRIEF.load(Ordering::Relaxed) {
+        true => brief,
+        false => usual,
+    })
+}
+
 /// Length of a phase; even ones are fair.
-const PHASE: Duration = Duration::from_millis(100);
+fn phase() -> Duration {
+    times(100, 20)
+}
+
 /// How long it works on a node.
-const WORK: Duration = Duration::from_secs(3);
+fn work_time() -> Duration {
+    times(3000, 160)
+}
+
 /// How long it waits afterwards: also until the rival, whose last write may have cost what two seconds bring,
 /// can say what it did.
-const AFTER: Duration = Duration::from_millis(5000);
+fn time_after() -> Duration {
+    times(5000, 250)
+}
+
+/// How long the victim waits until the rival has what it wants.
+fn time_before() -> Duration {
+    times(1500, 60)
+}
+
 /// Share of what it gets done in fair phases that it must get done in others, in percent. 100 is
 /// right; the rest is what the host makes of it.
 const SHARE: u64 = 25;
@@ -50,8 +78,6 @@ const LATENCY: Duration = Duration::from_secs(3);
 const MEMORY: Duration = Duration::from_secs(6);
 /// Pages of a request.
 const PAGES: usize = 16;
-/// How long the victim waits until the rival has what it wants.
-const BEFORE: Duration = Duration::from_millis(1500);
 /// How often the victim is moved.
 const MOVES: usize = 4;
 /// How long a move may take, until it is interpreted.
@@ -62,7 +88,7 @@ const PAGE: usize = 4096;
 
 /// Whether the rival attacks now.
 fn is_attacked() -> bool {
-    Instant::now().as_nanos() / PHASE.as_nanos() as u64 % 2 == 1
+    Instant::now().as_nanos() / phase().as_nanos() as u64 % 2 == 1
 }
 
 /// Something that takes time.
@@ -79,7 +105,7 @@ async fn console() -> Result<()> {
     for node in NodeId::first(last + 1).filter(|n| [0, last].contains(&n.index())) {
         migrate_to(node).await?;
         let (mut lines, mut work, mut longest) = ([0u64; 2], [0u64; 2], Duration::ZERO);
-        let end = Instant::now() + WORK;
+        let end = Instant::now() + work_time();
         while Instant::now() < end {
             let phase = usize::from(is_attacked());
             for _ in 0..200 {
@@ -106,19 +132,19 @@ async fn console() -> Result<()> {
     }
     report::counter("victim.lines", line);
     // Until the rival has said what it did.
-    sleep(AFTER).await;
+    sleep(time_after()).await;
     println!("victim: after all that");
     Ok(())
 }
 
 /// Work beside many threads, and beside none.
 async fn threads() -> Result<()> {
-    sleep(BEFORE).await;
+    sleep(time_before()).await;
     let last = dyad::system()?.nodes().count() - 1;
     for node in NodeId::first(last + 1).filter(|n| [0, last].contains(&n.index())) {
         migrate_to(node).await?;
         let (mut work, mut longest, mut waits) = ([0u64; 2], Duration::ZERO, 0u64);
-        let end = Instant::now() + WORK;
+        let end = Instant::now() + work_time();
         let mut before = Instant::now();
         while before < end {
             let phase = usize::from(is_attacked());
@@ -139,7 +165,7 @@ async fn threads() -> Result<()> {
         );
     }
     // Until the rival has said what it did.
-    sleep(AFTER).await;
+    sleep(time_after()).await;
     Ok(())
 }
 
@@ -147,7 +173,7 @@ async fn threads() -> Result<()> {
 async fn reports() -> Result<()> {
     report::check("victim.reports", true, "its own");
     report::counter("victim.reported", 1);
-    sleep(AFTER).await;
+    sleep(time_after()).await;
     println!("victim: after all that");
     Ok(())
 }
@@ -228,7 +254,7 @@ async fn move_away() -> Result<Duration> {
 
 async fn moves() -> Result<()> {
     emulation::enable()?;
-    sleep(BEFORE).await;
+    sleep(time_before()).await;
     let (mut made, mut longest) = (0, Duration::ZERO);
     let mut trouble = None;
     while made < MOVES && trouble.is_none() {
@@ -251,10 +277,10 @@ async fn moves() -> Result<()> {
 
 /// Asks for the state of memory all the time, and uses memory in between.
 async fn state() -> Result<()> {
-    sleep(BEFORE).await;
+    sleep(time_before()).await;
     let (mut answers, mut refused, mut longest) = (0u64, 0u64, Duration::ZERO);
     let mut all: Vec<Vec<u8>> = Vec::new();
-    let end = Instant::now() + WORK;
+    let end = Instant::now() + work_time();
     while Instant::now() < end || all.len() < GROWS {
         for question in Question::ALL {
             match sys::memory_state(question, dyad::node()) {
@@ -286,7 +312,7 @@ async fn input() -> Result<()> {
         .take(10)
         .map(number)
         .collect::<Result<_>>()?;
-    sleep(BEFORE).await;
+    sleep(time_before()).await;
     let after: Vec<u64> = stdin().lines().map(number).collect::<Result<_>>()?;
     let numbers = before.iter().chain(&after).copied();
     report::check(
@@ -299,11 +325,14 @@ async fn input() -> Result<()> {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    args.expect_options(&["--scene"])?;
+    args.expect_options(&["--scene", "--brief"])?;
+    let brief = args.one_of("--brief", &["on", "off"], "off")? == "on";
+    BRIEF.store(brief, Ordering::Relaxed);
     match args.one_of(
         "--scene",
         &[
-            "console", "reports", "memory", "moves", "state", "threads", "churn", "spin", "asks", "end", "input",
+            "console", "reports", "memory", "moves", "state", "threads", "churn", "spin", "asks",
+            "end", "input",
         ],
         "console",
     )? {

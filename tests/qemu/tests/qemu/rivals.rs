@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::service::Grant;
-use dyad_launcher::config::{RunConfig, TestOptions};
+use dyad_launcher::config::{RunConfig, Sim, TestOptions};
 use dyad_launcher::launch::{Check, RunReport};
+use dyad_launcher::sim::Setup;
+use dyad_sim_model::config::Order;
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
 
@@ -33,6 +35,7 @@ pub fn trials() -> Vec<Trial> {
         ("a_full_list_of_moves", moves),
         ("flood_of_questions_about_memory", state),
         ("a_program_of_sixty_threads", threads),
+        ("threads_that_begin_and_end", churn),
         ("a_look_at_their_input", input),
         ("nesting_of_invocations", nested),
     ];
@@ -65,19 +68,32 @@ struct Played {
 }
 
 fn play(nodes: Vec<Isa>, scene: &str) -> Result<Played, Failed> {
-    play_as(nodes, ("victim", "rival"), scene, Grant::Nothing)
+    play_as(nodes, ("victim", "rival"), scene, RunConfig::default())
 }
 
-/// The run's program and one beside it, with a grant for the first.
+/// In simulated time, so that shares of it do not depend on what this computer does otherwise.
+fn play_simulated(nodes: Vec<Isa>, scene: &str) -> Result<Played, Failed> {
+    let base = RunConfig {
+        sim: Sim::Timing,
+        setup: Setup {
+            order: Order::Strict { seed: 0 },
+            ..Setup::default()
+        },
+        ..RunConfig::default()
+    };
+    let scene = format!("{scene} --brief on");
+    play_as(nodes, ("victim", "rival"), &scene, base)
+}
+
+/// The run's program and one beside it.
 fn play_as(
     nodes: Vec<Isa>,
     (program, beside): (&str, &str),
     scene: &str,
-    grant: Grant,
+    base: RunConfig,
 ) -> Result<Played, Failed> {
     let config = RunConfig {
         nodes,
-        grant,
         work: console::app(program, format!("--scene {scene}")),
         input: numbers().into_bytes(),
         timeout: Some(Duration::from_secs(120)),
@@ -85,7 +101,7 @@ fn play_as(
             beside: Some(beside.into()),
             ..TestOptions::default()
         },
-        ..RunConfig::default()
+        ..base
     };
     let (report, text) = console::run(&config);
     let played = Played { report, text };
@@ -150,7 +166,11 @@ impl Played {
 /// A program that is as deep in services as they let it, on all of its threads, has used up nothing: the program beside
 /// it is served meanwhile, a later thread of its own, too, and so are the wardens, which take both down.
 fn nested(nodes: Vec<Isa>) -> Result<(), Failed> {
-    let p = play_as(nodes, ("nested", "victim"), "memory", Grant::All)?;
+    let base = RunConfig {
+        grant: Grant::All,
+        ..RunConfig::default()
+    };
+    let p = play_as(nodes, ("nested", "victim"), "memory", base)?;
     for name in ["depth", "doors", "later"] {
         p.passed(&format!("nested.{name}"))?;
     }
@@ -264,12 +284,24 @@ fn state(nodes: Vec<Isa>) -> Result<(), Failed> {
 
 /// The victim's only thread has a program's share of its CPU beside sixty threads of the rival, on each node.
 fn threads(nodes: Vec<Isa>) -> Result<(), Failed> {
-    let p = play(nodes, "threads")?;
+    let p = play_simulated(nodes, "threads")?;
     for node in 0..2 {
         p.passed(&format!("victim.threads.node{node}"))?;
     }
     p.rival_passed("rival.threads")?;
     p.passed("beside.returned")
+}
+
+/// Nor do ends of threads, of which init is told, take that share: what init does about them has an allowance.
+fn churn(nodes: Vec<Isa>) -> Result<(), Failed> {
+    let p = play_simulated(nodes, "churn")?;
+    for node in 0..2 {
+        p.passed(&format!("victim.threads.node{node}"))?;
+    }
+    match p.rivals("rival.started")? {
+        0..100 => p.because("too few threads have begun and ended"),
+        _ => p.passed("beside.returned"),
+    }
 }
 
 /// Numbers, one a line, on more than one page.

@@ -54,7 +54,8 @@ pub const SLEEP_LINE: u64 = 1;
 pub const SERVE: u64 = 1;
 
 /// The table of the scheduler. Threads with short work that others wait for go first.
-const WARDEN_ENTRY: u64 = sched::entry(62, 10_000, sched::SYSTEM_GROUP);
+/// Threads that begin and end, and what programs ask, wake the leader as often as programs please.
+const WARDEN_ENTRY: u64 = sched::entry(62, 10_000, sched::SYSTEM_GROUP) | sched::ON_ALLOWANCE;
 const QUIESCED_ENTRY: u64 = sched::entry(56, 2_000, sched::SYSTEM_GROUP);
 /// Threads of a program share the time of one.
 const fn program_entry(number: u64) -> u64 {

@@ -17,6 +17,10 @@
 //! Threads of one program are a *group*. Of the groups of a priority each has one slice in turn, however many threads
 //! it has and whatever they do; within that slice its threads take turns.
 //!
+//! A thread that others can keep busy, as one of a service that tells what has happened to programs, is *on an allowance*: it has
+//! its priority for a part of the time only, and otherwise what no other thread wants. So it leaves programs their shares, whatever
+//! they have it do.
+//!
 //! Threads are small numbers below `N`. News may come twice, late, or about a thread that is not
 //! here any more: being told is idempotent, and that a thread cannot be dispatched after all
 //! ([`Stop::Refused`]) changes nothing else that is known of it. Late news can even take the place of newer
@@ -32,6 +36,6 @@ mod ready;
 mod tests;
 mod timers;
 
-pub use policy::{Entry, News, Next, Scheduler, Stop};
+pub use policy::{ALLOWANCE, Entry, News, Next, PERIOD, Scheduler, Stop};
 pub use ready::{GROUPS, Group, PRIORITIES, Popped, Priority, ReadyQueues};
 pub use timers::Timers;

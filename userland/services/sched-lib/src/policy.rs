@@ -13,7 +13,15 @@ pub struct Entry {
     /// Time for which the thread may run, in nanoseconds, before others of its group have their turn; and its group,
     /// before others of the same priority have theirs.
     pub slice_ns: u64,
+    /// Whether what makes the thread run is for others to decide: then it has its priority for [`ALLOWANCE`] of each
+    /// [`PERIOD`] only, and the lowest priority for the rest.
+    pub on_allowance: bool,
 }
+
+/// How long all threads of a CPU that are on an allowance may have their priorities in each period, in nanoseconds.
+pub const ALLOWANCE: u64 = 500_000;
+/// That period, in nanoseconds.
+pub const PERIOD: u64 = 10_000_000;
 
 /// The reason why a dispatched thread has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,10 +71,27 @@ pub enum Next {
 /// another then.
 const MIN_SLICE: u64 = 10_000;
 
+/// What is left of the allowance of a CPU.
+struct Allowance {
+    /// Until when nothing is added to it.
+    until: u64,
+    /// Nanoseconds.
+    left: u64,
+}
+
+impl Allowance {
+    /// Whether threads that are on the allowance have the lowest priority.
+    const fn is_used_up(&self) -> bool {
+        self.left < MIN_SLICE
+    }
+}
+
 /// A thread that was dispatched.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     thread: usize,
+    /// Whether its time comes off the allowance.
+    on_allowance: bool,
     priority: Priority,
     group: Group,
     /// Fused time when it was decided.
@@ -75,6 +100,8 @@ struct Run {
     left: u64,
     /// Whether it was interrupted and is at the front of its queue: it goes on with what is left.
     goes_on: bool,
+    /// Whether the turn of its group has ended with it.
+    ends: bool,
 }
 
 /// The scheduler of one CPU, for thread numbers below `N`.
@@ -104,6 +131,9 @@ pub struct Scheduler<const N: usize> {
     left: [u64; N],
     /// Remaining time of the group's turn of each priority, in nanoseconds; 0 means the whole turn.
     rest: [u64; PRIORITIES],
+    allowance: Allowance,
+    /// Threads that have the lowest priority because the allowance is used up.
+    waiting: [bool; N],
     /// The thread that was dispatched last: it and its group have not been charged for its time yet.
     last: Option<Run>,
 }
@@ -122,7 +152,31 @@ impl<const N: usize> Scheduler<N> {
             timers: Timers::new(),
             left: [0; N],
             rest: [0; PRIORITIES],
+            allowance: Allowance {
+                until: 0,
+                left: ALLOWANCE,
+            },
+            waiting: [false; N],
             last: None,
+        }
+    }
+
+    /// Begins a new period if it is time. Threads that have waited for it have their priorities again.
+    fn renew(&mut self, now: u64, entry: &impl Fn(usize) -> Option<Entry>) {
+        if now < self.allowance.until {
+            return;
+        }
+        self.allowance = Allowance {
+            until: now.saturating_add(PERIOD),
+            left: ALLOWANCE,
+        };
+        for thread in 0..N {
+            if core::mem::take(&mut self.waiting[thread])
+                && self.ready.remove(thread)
+                && let Some(e) = entry(thread)
+            {
+                self.ready.push_back(thread, e.priority, e.group);
+            }
         }
     }
 
@@ -132,6 +186,12 @@ impl<const N: usize> Scheduler<N> {
             return;
         };
         let used = now.saturating_sub(run.since);
+        if run.on_allowance {
+            self.allowance.left = self.allowance.left.saturating_sub(used);
+        }
+        if run.ends {
+            return;
+        }
         // No turn has begun since; if that of the run has ended, this changes nothing.
         let rest = &mut self.rest[run.priority.index()];
         *rest = rest.saturating_sub(used);
@@ -189,6 +249,7 @@ impl<const N: usize> Scheduler<N> {
     /// The next action at fused time `now`. A thread that is to run is removed from its queue.
     pub fn next(&mut self, now: u64, entry: impl Fn(usize) -> Option<Entry>) -> Next {
         self.charge(now);
+        self.renew(now, &entry);
         while let Some(popped) = self.ready.pop() {
             let Popped {
                 thread,
@@ -205,11 +266,24 @@ impl<const N: usize> Scheduler<N> {
                 self.timers.cancel(thread);
                 continue;
             };
+            let waits = e.on_allowance && self.allowance.is_used_up();
+            if waits && priority != Priority::LOWEST {
+                self.waiting[thread] = true;
+                self.ready.push_back(thread, Priority::LOWEST, group);
+                continue;
+            }
             let slice = e.slice_ns.max(MIN_SLICE);
-            let until_timer = self
+            let mut until_timer = self
                 .timers
                 .next()
                 .map_or(u64::MAX, |t| t.saturating_sub(now).max(MIN_SLICE));
+            // Whichever thread runs: one that waits for the allowance may be more urgent then.
+            if self.allowance.is_used_up() {
+                let renewed = self.allowance.until.saturating_sub(now);
+                until_timer = until_timer.min(renewed.max(MIN_SLICE));
+            } else if e.on_allowance {
+                until_timer = until_timer.min(self.allowance.left);
+            }
             if *rest == 0 {
                 *rest = slice;
             }
@@ -219,11 +293,13 @@ impl<const N: usize> Scheduler<N> {
             };
             self.last = Some(Run {
                 thread,
+                on_allowance: e.on_allowance && !waits,
                 priority,
                 group,
                 since: now,
                 left,
                 goes_on: false,
+                ends: false,
             });
             return Next::Run {
                 thread,
@@ -242,10 +318,10 @@ impl<const N: usize> Scheduler<N> {
         let goes_on =
             why == Stop::Interrupted && self.ready.push_front(thread, entry.priority, entry.group);
         let run = self.last.as_mut().filter(|r| r.thread == thread);
-        let has_run = run.is_some();
-        if let Some(run) = run {
+        let ran_at = run.map(|run| {
             run.goes_on = goes_on;
-        }
+            run.priority
+        });
         if why == Stop::Interrupted {
             return;
         }
@@ -264,10 +340,13 @@ impl<const N: usize> Scheduler<N> {
             Stop::Gone => self.dropped(thread),
         }
         // A group of which nothing is ready any more does not find the rest of its turn when it wakes up again.
-        if has_run && !self.ready.has(entry.priority, entry.group) {
-            self.ready.leave(entry.priority, entry.group);
-            // There is nothing to charge.
-            self.last = None;
+        if let Some(priority) = ran_at
+            && !self.ready.has(priority, entry.group)
+        {
+            self.ready.leave(priority, entry.group);
+            if let Some(run) = &mut self.last {
+                run.ends = true;
+            }
         }
     }
 }

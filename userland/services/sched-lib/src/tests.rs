@@ -6,6 +6,7 @@ use super::*;
 use proptest::prelude::*;
 use std::vec::Vec;
 
+mod allowance;
 mod fair;
 
 const N: usize = 12;
@@ -227,11 +228,13 @@ const URGENT: Entry = Entry {
     priority: Priority::HIGHEST,
     group: Group::new(0).unwrap(),
     slice_ns: 1_000_000,
+    on_allowance: false,
 };
 const IDLE: Entry = Entry {
     priority: Priority::LOWEST,
     group: Group::new(0).unwrap(),
     slice_ns: 5_000_000,
+    on_allowance: false,
 };
 
 fn table(thread: usize) -> Option<Entry> {

@@ -53,11 +53,12 @@ fn entry(thread: usize) -> Option<Entry> {
     if word == 0 {
         return None;
     }
-    let (priority, slice_us, group) = sched::entry_parts(word);
+    let (priority, slice_us, group, on_allowance) = sched::entry_parts(word);
     Some(Entry {
         priority: Priority::new(priority)?,
         group: Group::new(group)?,
         slice_ns: u64::from(slice_us) * 1000,
+        on_allowance,
     })
 }
 

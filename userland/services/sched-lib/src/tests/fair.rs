@@ -19,6 +19,7 @@ fn entry(thread: usize) -> Entry {
         priority: priority(8),
         group: group(of_group(thread)),
         slice_ns: SLICE,
+        on_allowance: false,
     }
 }
 
@@ -87,6 +88,7 @@ fn sixty_threads_of_one_program_leave_half_to_the_program_beside_it() {
         priority: priority(8),
         group: group(if thread == 60 { 2 } else { 1 }),
         slice_ns: SLICE,
+        on_allowance: false,
     };
     let mut s = Scheduler::<THREADS>::new();
     (0..THREADS).for_each(|thread| s.ready(thread, entry(thread)));
@@ -149,6 +151,7 @@ fn an_urgent_thread_does_not_take_the_turn_from_a_group() {
         priority: priority(62),
         group: group(0),
         slice_ns: SLICE,
+        on_allowance: false,
     };
     let (a, b, c) = (EACH, EACH + 1, 2 * EACH);
     let mut s = Scheduler::<ALL>::new();
