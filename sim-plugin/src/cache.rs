@@ -36,9 +36,10 @@ use dyad_abi::marker::{Marker, WindowId};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_shm::FUSED_BASE;
 use dyad_sim_model::account::Counters;
-use dyad_sim_model::coherent::{Core, FlushKind};
+use dyad_sim_model::coherent::{self, Core, FlushKind};
 use dyad_sim_model::config::LINE_BYTES;
 use dyad_sim_model::first::Name;
+use dyad_sim_model::overlap::{Access, Wait, Window};
 use dyad_sim_model::system::{Operation, SystemCosts};
 
 use crate::cached::Setup;
@@ -156,6 +157,8 @@ pub struct Cpu {
     words: Words,
     tlb: Tlb,
     core: Core<'static>,
+    /// Accesses that are under way, if the CPU does anything beside them.
+    window: Option<Window>,
     costs: SystemCosts,
     /// What [`operate`](Cpu::operate) has counted.
     operated: Counters,
@@ -192,6 +195,7 @@ impl Cpu {
             words: Words::of(number),
             tlb: Tlb::new(),
             core: setup.core(number as usize),
+            window: setup.window(),
             costs: setup.costs(),
             operated: Counters::default(),
             watchers: setup.watchers(number as usize),
@@ -266,6 +270,7 @@ impl Cpu {
             return;
         }
         match self.tlb.recall(address) {
+            Some(frame) if self.window.is_some() => self.touch_any(KIND, frame, address, probe),
             Some(frame) => self.elsewhere::<KIND>(address, frame),
             None => self.unseen(KIND, probe, address),
         }
@@ -285,6 +290,8 @@ impl Cpu {
     /// Whether every access is to be followed by a look at the time: then none is as simple as it
     /// can be.
     pub fn be_careful(&mut self, careful: bool) {
+        // An access beside others is never simple.
+        let careful = careful || self.window.is_some();
         self.tlb.hide(careful);
         self.core.hide_names(careful);
     }
@@ -310,7 +317,7 @@ impl Cpu {
                 if let Some(pool) = self.setup.program_pool(address, physical) {
                     self.program_pages[pool] += 1;
                 }
-                self.touch_any(kind, frame, address);
+                self.touch_any(kind, frame, address, probe);
             }
             Some(Place::Device(_)) => self.devices += 1,
             None => self.unknown += 1,
@@ -325,7 +332,7 @@ impl Cpu {
         for address in [first, (first + probe.bytes() - 1) & !(LINE - 1)] {
             let lines = self.core.counts().data();
             match self.tlb.recall(address) {
-                Some(frame) => self.touch_any(kind, frame, address),
+                Some(frame) => self.touch_any(kind, frame, address, probe),
                 None => self.unseen(kind, probe, address),
             }
             // The second line is no access of its own, unless it is on another page, which may be anywhere:
@@ -338,13 +345,70 @@ impl Cpu {
     }
 
     #[inline]
-    fn touch_any(&mut self, kind: u8, frame: Frame, address: u64) {
-        let cycles = match kind {
+    fn touch_any(&mut self, kind: u8, frame: Frame, address: u64, probe: &impl Probe) {
+        if let Some(window) = self.window.take() {
+            return self.overlap(window, kind, frame, address, probe);
+        }
+        let cycles = self.touch_kind(kind, frame, address);
+        self.pass(cycles);
+    }
+
+    fn touch_kind(&mut self, kind: u8, frame: Frame, address: u64) -> u64 {
+        match kind {
             Kind::LOAD => self.touch::<{ Kind::LOAD }>(frame, address),
             Kind::STORE => self.touch::<{ Kind::STORE }>(frame, address),
             _ => self.touch::<{ Kind::MODIFY }>(frame, address),
+        }
+    }
+
+    /// The CPU's time.
+    fn now(&self) -> u64 {
+        clock::get().map_or(0, |clock| clock.reading(self.number, 0).0)
+    }
+
+    /// Waits for what is under way.
+    fn wait(&mut self, wait: &Wait) {
+        if wait.cycles > 0 {
+            self.core.has_waited(&wait.stalls);
+            self.pass(wait.cycles);
+        }
+    }
+
+    /// An access beside others that are under way.
+    #[cold]
+    fn overlap(
+        &mut self,
+        mut window: Window,
+        kind: u8,
+        frame: Frame,
+        address: u64,
+        probe: &impl Probe,
+    ) {
+        let (lower, upper) = self.words.instructions();
+        let access = Access {
+            kind: match kind {
+                Kind::LOAD => coherent::Kind::Load,
+                Kind::STORE => coherent::Kind::Store,
+                _ => coherent::Kind::Rmw,
+            },
+            address,
+            value: probe.value() as u64,
+            instruction: lower + upper,
         };
-        self.pass(cycles);
+        let wait = window.before(&access, self.now());
+        self.wait(&wait);
+        let before = self.core.stalls();
+        let cycles = self.touch_kind(kind, frame, address);
+        let stalls = self.core.stalls().since(&before);
+        match window.after(&access, self.now(), stalls) {
+            Some(wait) => {
+                self.core.has_not_waited(&stalls);
+                self.pass(cycles.saturating_sub(stalls.total()));
+                self.wait(&wait);
+            }
+            None => self.pass(cycles),
+        }
+        self.window = Some(window);
     }
 
     /// A block is entered whose instructions are not all in the line of the last one.
@@ -400,8 +464,18 @@ impl Cpu {
         self.pass(cycles);
     }
 
+    /// Waits for all that is under way.
+    fn drain(&mut self) {
+        if let Some(mut window) = self.window.take() {
+            let wait = window.drain(self.now());
+            self.wait(&wait);
+            self.window = Some(window);
+        }
+    }
+
     /// The CPU does something that has a price of its own.
     pub fn operate(&mut self, operation: Operation) {
+        self.drain();
         let cycles = operation.charge(&self.costs, &mut self.operated);
         // What is free is no reason to look at the time.
         if cycles > 0 {

@@ -28,6 +28,7 @@ use dyad_sim_model::account;
 use dyad_sim_model::coherent::{Core, Releases};
 use dyad_sim_model::config::{Coherence, Level, NodeConfig, SimConfig};
 use dyad_sim_model::memory::{Memory, line_of, view_of};
+use dyad_sim_model::overlap::Window;
 use dyad_sim_model::report::{
     Breakdown, Counters, CpuReport, Durations, RoiReport, SanitizerReport, ShareReport,
 };
@@ -403,7 +404,13 @@ impl Setup {
 
     /// Latency of a hit in the first level.
     pub fn l1_cycles(&self) -> u64 {
-        self.config.nodes[self.node].latency.l1
+        self.config.nodes[self.node].l1_cycles()
+    }
+
+    /// What a CPU does beside an access, if anything.
+    pub fn window(&self) -> Option<Window> {
+        let node = &self.config.nodes[self.node];
+        Window::new(node.overlap, self.cycle_ps(), node.instruction_ps())
     }
 
     /// Whether a physical address is in a pool.

@@ -338,6 +338,8 @@ pub mod sched {
     pub const LEAVES: u32 = (tag(THREADS) + THREADS) / crate::cap::LEAF_SLOTS;
     /// Groups of threads: each has one share of the time of its priority, however many threads it has.
     pub const GROUPS: u8 = 8;
+    /// The priority of programs.
+    pub const PROGRAM_PRIORITY: u8 = 8;
     /// The group of the system's own threads.
     pub const SYSTEM_GROUP: u8 = 0;
     /// The group of a program's threads.

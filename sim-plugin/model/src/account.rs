@@ -132,6 +132,73 @@ counters! {
     system_cycles,
 }
 
+macro_rules! stalls {
+    ($($name:ident,)*) => {
+        /// Cycles that a CPU waits for memory beyond the first level, by part of the account.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Stalls {
+            $($name: u64,)*
+        }
+
+        impl Counters {
+            /// What has been waited so far.
+            pub const fn stalls(&self) -> Stalls {
+                Stalls { $($name: self.$name,)* }
+            }
+
+            /// More has been waited.
+            pub fn add_stalls(&mut self, more: &Stalls) {
+                $(self.$name += more.$name;)*
+            }
+
+            /// So much of it has not been waited.
+            pub fn remove_stalls(&mut self, less: &Stalls) {
+                $(self.$name -= less.$name;)*
+            }
+        }
+
+        impl Stalls {
+            /// All of them.
+            pub const fn total(&self) -> u64 {
+                0 $(+ self.$name)*
+            }
+
+            /// What has been waited since then.
+            #[must_use]
+            pub const fn since(&self, then: &Stalls) -> Stalls {
+                Stalls { $($name: self.$name - then.$name,)* }
+            }
+
+            /// So many cycles in the same proportions. What cannot be divided goes to the largest part.
+            #[must_use]
+            pub fn scaled(&self, cycles: u64) -> Stalls {
+                let total = self.total().max(1);
+                let part = |n: u64| (u128::from(n) * u128::from(cycles) / u128::from(total)) as u64;
+                let mut scaled = Stalls { $($name: part(self.$name),)* };
+                let rest = cycles - scaled.total();
+                let largest = [$(self.$name),*].into_iter().max().unwrap_or(0);
+                $(if self.$name == largest {
+                    scaled.$name += rest;
+                    return scaled;
+                })*
+                scaled
+            }
+        }
+    };
+}
+
+stalls! {
+    l2_cycles,
+    l3_cycles,
+    local_cycles,
+    remote_cycles,
+    pool_cycles,
+    forward_cycles,
+    link_cycles,
+    snoop_cycles,
+    release_cycles,
+}
+
 impl Add for Counters {
     type Output = Self;
     fn add(mut self, other: Self) -> Self {
@@ -222,16 +289,7 @@ impl Counters {
 
     /// Cycles waited for memory of all levels: the sum of all latencies that accesses returned.
     pub const fn memory_cycles(&self, l1: u64) -> u64 {
-        self.l1_cycles(l1)
-            + self.l2_cycles
-            + self.l3_cycles
-            + self.local_cycles
-            + self.remote_cycles
-            + self.pool_cycles
-            + self.forward_cycles
-            + self.link_cycles
-            + self.snoop_cycles
-            + self.release_cycles
+        self.l1_cycles(l1) + self.stalls().total()
     }
 }
 
@@ -278,7 +336,7 @@ pub const fn breakdown(
     };
     Breakdown {
         inst: counts.instructions * node.instruction_ps(),
-        l1: counts.l1_cycles(node.latency.l1) * ps,
+        l1: counts.l1_cycles(node.l1_cycles()) * ps,
         l2: counts.l2_cycles * ps,
         l3: counts.l3_cycles * ps,
         mem_local: counts.local_cycles * ps,

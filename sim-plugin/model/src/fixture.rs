@@ -38,6 +38,7 @@ pub fn node(cpus: usize) -> NodeConfig {
             ..SnoopCosts::default()
         },
         cost: SystemCosts::default(),
+        overlap: OverlapConfig::default(),
     }
 }
 

@@ -13,6 +13,7 @@
 //! | [`disturb`] | who is told that a fused line changes hands |
 //! | [`coherent`] | a CPU's levels in front of the directory |
 //! | [`account`] | counters, and where time went |
+//! | [`overlap`] | accesses that are under way beside each other |
 //! | [`incoherent`] | what kernels forget to write back and to drop, if caches are not coherent |
 //! | [`system`] | traps, fences and the like, and their prices |
 //! | [`trace`] | recorded accesses, and replaying them |
@@ -35,6 +36,7 @@ pub mod memory;
 pub mod merge;
 #[cfg(any(test, feature = "naive"))]
 pub mod naive;
+pub mod overlap;
 pub mod report;
 mod rows;
 pub mod shared;

@@ -236,6 +236,7 @@ mod tests {
                 ..SnoopCosts::default()
             },
             cost: SystemCosts::default(),
+            overlap: crate::overlap::OverlapConfig::default(),
         };
         let pool = |base, size| Pool { base, size };
         SimConfig {

@@ -8,6 +8,7 @@ mod check;
 use dyad_abi::Isa;
 use serde::{Deserialize, Serialize};
 
+pub use crate::overlap::OverlapConfig;
 pub use crate::system::SystemCosts;
 pub use check::{ConfigError, MAX_WAYS};
 
@@ -211,12 +212,20 @@ pub struct NodeConfig {
     pub snoop: SnoopCosts,
     /// Traps, fences and the like.
     pub cost: SystemCosts,
+    /// What goes on beside each other.
+    #[serde(default)]
+    pub overlap: OverlapConfig,
 }
 
 impl NodeConfig {
     /// Its ISA.
     pub fn isa(&self) -> Option<Isa> {
         Isa::parse(&self.isa)
+    }
+
+    /// Cycles that a hit in the first level takes, beyond what other work hides.
+    pub const fn l1_cycles(&self) -> u64 {
+        self.latency.l1.saturating_sub(self.overlap.l1)
     }
 
     /// Picoseconds of an instruction.

@@ -112,7 +112,14 @@ impl Naive {
             }),
             lines: HashMap::new(),
             now: 0,
-            config: config.clone(),
+            config: {
+                let mut config = config.clone();
+                for node in &mut config.nodes {
+                    let hidden = node.overlap.l1.min(node.latency.l1);
+                    node.latency.l1 -= hidden;
+                }
+                config
+            },
         }
     }
 

@@ -25,8 +25,8 @@ use std::collections::BTreeSet;
 use dyad_abi::{Isa, NodeId};
 use dyad_shm::PoolId;
 use dyad_sim_model::config::{
-    CacheShape, ClockConfig, Coherence, Latencies, Level, MemoryModel, NodeConfig, Order, Pool,
-    SimConfig, SnoopCosts, SystemCosts,
+    CacheShape, ClockConfig, Coherence, Latencies, Level, MemoryModel, NodeConfig, Order,
+    OverlapConfig, Pool, SimConfig, SnoopCosts, SystemCosts,
 };
 
 use keys::{Key, Place, Scope};
@@ -143,6 +143,7 @@ fn blank(setup: &Setup, level: Level, system: &System) -> SimConfig {
         },
         snoop: SnoopCosts::default(),
         cost: SystemCosts::default(),
+        overlap: OverlapConfig::default(),
     };
     let local = NodeId::first(system.nodes.len()).map(|n| (PoolId::Local(n), system.mem_local));
     let pools = local.chain([(PoolId::Cxl, system.mem_cxl)]);

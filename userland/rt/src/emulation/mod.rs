@@ -211,15 +211,25 @@ pub fn request(n: u64, node: NodeId, at: u64) -> Result<()> {
 
 fn ask(n: u64, node: u64, at: u64) -> Result<()> {
     let process = const { Cap::<Sinv>::at(slot::PROCESS) };
-    // Init may be looking after something else.
-    for _ in 0..1000 {
+    let end = dyad_sys::now()? + PATIENCE_NS;
+    loop {
         match process.request([process::EMULATE, n, node, at]) {
-            Err(Error::Again) => dyad_sys::yield_now(),
+            // Init is looking after something else, for which it may need this CPU.
+            Err(Error::Again) => {
+                let now = dyad_sys::now()?;
+                if now >= end {
+                    return Err(Error::Again);
+                }
+                dyad_sys::sleep_until(now + PAUSE_NS)?;
+            }
             done => return done.map(drop),
         }
     }
-    Err(Error::Again)
 }
+
+/// How long a request is repeated that init has no time for, and the pause between two attempts.
+const PATIENCE_NS: u64 = 2_000_000_000;
+const PAUSE_NS: u64 = 100_000;
 
 #[cfg(target_os = "none")]
 unsafe extern "C" {

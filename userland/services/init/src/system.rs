@@ -55,11 +55,11 @@ pub const SERVE: u64 = 1;
 
 /// The table of the scheduler. Threads with short work that others wait for go first.
 /// Threads that begin and end, and what programs ask, wake the leader as often as programs please.
-const WARDEN_ENTRY: u64 = sched::entry(62, 10_000, sched::SYSTEM_GROUP) | sched::ON_ALLOWANCE;
+const WARDEN_ENTRY: u64 = sched::entry(62, 3_000, sched::SYSTEM_GROUP) | sched::ON_ALLOWANCE;
 const QUIESCED_ENTRY: u64 = sched::entry(56, 2_000, sched::SYSTEM_GROUP);
 /// Threads of a program share the time of one.
 const fn program_entry(number: u64) -> u64 {
-    sched::entry(8, 10_000, sched::group(number))
+    sched::entry(sched::PROGRAM_PRIORITY, 10_000, sched::group(number))
 }
 
 /// The first CPU of a node.

@@ -18,8 +18,8 @@
 //! it has and whatever they do; within that slice its threads take turns.
 //!
 //! A thread that others can keep busy, as one of a service that tells what has happened to programs, is *on an allowance*: it has
-//! its priority for a part of the time only, and otherwise what no other thread wants. So it leaves programs their shares, whatever
-//! they have it do.
+//! its priority for a part of the time only, and otherwise a share as a program. So it leaves programs theirs, whatever they have
+//! it do, and goes on whatever they do.
 //!
 //! Threads are small numbers below `N`. News may come twice, late, or about a thread that is not
 //! here any more: being told is idempotent, and that a thread cannot be dispatched after all
@@ -36,6 +36,6 @@ mod ready;
 mod tests;
 mod timers;
 
-pub use policy::{ALLOWANCE, Entry, News, Next, PERIOD, Scheduler, Stop};
+pub use policy::{ALLOWANCE, Entry, News, Next, PERIOD, SHARED, Scheduler, Stop};
 pub use ready::{GROUPS, Group, PRIORITIES, Popped, Priority, ReadyQueues};
 pub use timers::Timers;

@@ -14,7 +14,7 @@ pub struct Entry {
     /// before others of the same priority have theirs.
     pub slice_ns: u64,
     /// Whether what makes the thread run is for others to decide: then it has its priority for [`ALLOWANCE`] of each
-    /// [`PERIOD`] only, and the lowest priority for the rest.
+    /// [`PERIOD`] only, and for the rest it is a group among those of [`SHARED`].
     pub on_allowance: bool,
 }
 
@@ -22,6 +22,8 @@ pub struct Entry {
 pub const ALLOWANCE: u64 = 500_000;
 /// That period, in nanoseconds.
 pub const PERIOD: u64 = 10_000_000;
+/// The priority of programs, which share the time.
+pub const SHARED: Priority = Priority::of(8);
 
 /// The reason why a dispatched thread has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +82,7 @@ struct Allowance {
 }
 
 impl Allowance {
-    /// Whether threads that are on the allowance have the lowest priority.
+    /// Whether threads that are on the allowance share the time with programs.
     const fn is_used_up(&self) -> bool {
         self.left < MIN_SLICE
     }
@@ -132,7 +134,7 @@ pub struct Scheduler<const N: usize> {
     /// Remaining time of the group's turn of each priority, in nanoseconds; 0 means the whole turn.
     rest: [u64; PRIORITIES],
     allowance: Allowance,
-    /// Threads that have the lowest priority because the allowance is used up.
+    /// Threads that are among programs because the allowance is used up.
     waiting: [bool; N],
     /// The thread that was dispatched last: it and its group have not been charged for its time yet.
     last: Option<Run>,
@@ -267,9 +269,9 @@ impl<const N: usize> Scheduler<N> {
                 continue;
             };
             let waits = e.on_allowance && self.allowance.is_used_up();
-            if waits && priority != Priority::LOWEST {
+            if waits && priority != SHARED {
                 self.waiting[thread] = true;
-                self.ready.push_back(thread, Priority::LOWEST, group);
+                self.ready.push_back(thread, SHARED, group);
                 continue;
             }
             let slice = e.slice_ns.max(MIN_SLICE);

@@ -23,6 +23,12 @@ impl Priority {
     /// The most urgent.
     pub const HIGHEST: Priority = Priority(PRIORITIES as u8 - 1);
 
+    /// The priority with this number, which is one.
+    pub(crate) const fn of(n: u8) -> Priority {
+        assert!((n as usize) < PRIORITIES, "there is no such priority");
+        Priority(n)
+    }
+
     /// The priority with this number.
     pub const fn new(n: u8) -> Option<Priority> {
         if (n as usize) < PRIORITIES {

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::cap::{Event, Stopped, Woken};
 use dyad_abi::service::{sched, scheduler_line, slot};
 use dyad_abi::{NodeId, Result};
-use dyad_sched::{Entry, GROUPS, Group, News, Next, Priority, Scheduler, Stop};
+use dyad_sched::{Entry, GROUPS, Group, News, Next, Priority, SHARED, Scheduler, Stop};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Hardware, Receive, Send, Thread, Until};
 
@@ -18,6 +18,7 @@ const ENDPOINTS: Cap<Receive> = Cap::at(slot::ENDPOINT);
 const BATCH: usize = 2 * THREADS;
 
 const _: () = assert!(GROUPS == sched::GROUPS as usize);
+const _: () = assert!(SHARED.get() == sched::PROGRAM_PRIORITY);
 
 dyad_services::entry!(start);
 

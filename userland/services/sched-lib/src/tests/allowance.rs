@@ -10,7 +10,11 @@ fn table(thread: usize) -> Option<Entry> {
     Some(Entry {
         priority: priority(if thread == LEADER { 62 } else { 8 }),
         group: group(thread as u8),
-        slice_ns: 10_000_000,
+        slice_ns: if thread == LEADER {
+            3_000_000
+        } else {
+            10_000_000
+        },
         on_allowance: thread == LEADER,
     })
 }
@@ -61,18 +65,25 @@ fn parts(programs: &[usize], piece: u64, why: Stop) -> ([f64; 3], u64) {
 
 #[test]
 fn a_leader_that_never_sleeps_leaves_programs_their_shares() {
-    let most = ALLOWANCE as f64 / PERIOD as f64;
     for piece in [10_000, 55_000, 400_000, u64::MAX] {
         for why in [Stop::Blocked(None), Stop::Turn, Stop::Refused(None)] {
             let (parts, gap) = parts(&PROGRAMS, piece, why);
-            assert!(parts[LEADER] <= most + 0.011, "{piece} {why:?}: {parts:?}");
-            assert!(parts[LEADER] >= most - 0.011, "{piece} {why:?}: {parts:?}");
+            // A turn of 3 ms beside two of 10 ms, and its allowance.
+            let most = 3.0 / 23.0 + ALLOWANCE as f64 / PERIOD as f64;
+            assert!(parts[LEADER] <= most, "{piece} {why:?}: {parts:?}");
             for program in PROGRAMS {
-                assert!(parts[program] >= 0.44, "{piece} {why:?}: {parts:?}");
+                assert!(parts[program] >= 0.4, "{piece} {why:?}: {parts:?}");
             }
             assert!(gap <= PERIOD, "{piece} {why:?}: {gap}");
         }
     }
+}
+
+/// One that has much to do when all want the time gets it done.
+#[test]
+fn a_leader_goes_on_whatever_programs_do() {
+    let (parts, _) = parts(&PROGRAMS, u64::MAX, Stop::Blocked(None));
+    assert!(parts[LEADER] >= 3.0 / 23.0, "{parts:?}");
 }
 
 #[test]
@@ -106,7 +117,7 @@ fn a_leader_that_is_woken_goes_first_until_its_allowance_is_used_up() {
     s.stopped(LEADER, entry(LEADER), Stop::Interrupted);
     assert_eq!(s.next(11_000_000, table), run(1, 8, 1_000_000));
     s.stopped(1, entry(1), Stop::Blocked(None));
-    assert_eq!(s.next(11_500_000, table), run(LEADER, 0, 8_000_000));
+    assert_eq!(s.next(11_500_000, table), run(LEADER, 8, 1_000_000));
     s.stopped(LEADER, entry(LEADER), Stop::Blocked(None));
     assert_eq!(s.next(12_000_000, table), Next::Wait(None));
     s.told(LEADER, entry(LEADER), News::Ready);
