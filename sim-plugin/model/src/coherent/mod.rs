@@ -522,7 +522,7 @@ impl<'a> Core<'a> {
         let comes = found == Found::Nowhere || step.forward || !before.shared_by(me.node);
         let mut cycles = if comes { self.book_release(index) } else { 0 };
         self.begin_queues(cycles);
-        if filter::reaches_home(step, found == Found::Nowhere) {
+        if self.filter.is_some() && filter::reaches_home(step, found == Found::Nowhere) {
             cycles += self.track(line, index);
         }
         cycles += self.book_snoops(kind, before, step, found, line);

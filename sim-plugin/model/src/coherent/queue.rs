@@ -78,6 +78,19 @@ impl Channel {
     }
 }
 
+/// The route of a line.
+#[derive(Clone, Copy, Debug)]
+enum Route {
+    /// From memory to the requester.
+    Fill,
+    /// From its owner to the requester.
+    Forward,
+    /// From its owner to memory, while the access waits.
+    Flush,
+    /// The same, while nobody waits. The line can be forwarded to the requester too.
+    WriteBack { forwarded: bool },
+}
+
 /// All channels, as one CPU uses them.
 #[derive(Clone, Debug)]
 pub struct Queues<'a> {
@@ -131,6 +144,13 @@ impl<'a> Queues<'a> {
             cycle_ps: config.nodes[node].cycle_ps.max(1),
             at: 0,
         })
+    }
+
+    /// An access begins, after it has waited for so many cycles.
+    #[cold]
+    #[inline(never)]
+    fn begin(&mut self, cycles: u64) {
+        self.at = (self.now)(self.cpu) + cycles * self.cycle_ps;
     }
 
     /// When a line that is asked for at a time gets its slot of a channel.
@@ -190,66 +210,78 @@ impl<'a> Core<'a> {
     }
 
     /// An access begins that may ask for lines, after it has waited for so many cycles.
+    #[inline(always)]
     pub(super) fn begin_queues(&mut self, cycles: u64) {
         if let Some(queues) = &mut self.queues {
-            queues.at = (queues.now)(queues.cpu) + cycles * queues.cycle_ps;
+            queues.begin(cycles);
         }
-    }
-
-    /// The node that has a line to itself; this CPU's if none has.
-    fn owner(&self, before: Word) -> Home {
-        Home::Node(before.owner().map_or(self.me.node, |(node, _)| node))
-    }
-
-    /// Books a wait in the queues until what `way` says, from the home of a line and this CPU's node.
-    fn book_queue(&mut self, line: u64, way: impl FnOnce(&Queues<'_>, Home, Home) -> u64) -> u64 {
-        let me = Home::Node(self.me.node);
-        let Some(queues) = &mut self.queues else {
-            return 0;
-        };
-        let home = self.memory.home(line).unwrap_or(me);
-        let time = way(queues, home, me);
-        let cycles = queues.wait_until(time);
-        self.counts.queue_cycles += cycles;
-        cycles
     }
 
     /// Books the way of a line from memory.
+    #[inline(always)]
     pub(super) fn queue_fill(&mut self, line: u64) -> u64 {
-        self.book_queue(line, |queues, home, me| {
-            queues.link(home, me, queues.memory(home, queues.at))
-        })
+        match self.queues {
+            Some(_) => self.book_queue(Route::Fill, Word::default(), line),
+            None => 0,
+        }
     }
 
     /// Books the way of a line from the cache of the node that has modified it.
+    #[inline(always)]
     pub(super) fn queue_forward(&mut self, before: Word, line: u64) -> u64 {
-        let (owner, through_home) = (self.owner(before), self.me.through_home);
-        self.book_queue(line, |queues, home, me| match through_home {
-            true => queues.link(home, me, queues.link(owner, home, queues.at)),
-            false => queues.link(owner, me, queues.at),
-        })
+        match self.queues {
+            Some(_) => self.book_queue(Route::Forward, before, line),
+            None => 0,
+        }
     }
 
     /// Books the way of a line to memory, for which the access waits.
+    #[inline(always)]
     pub(super) fn queue_flush(&mut self, before: Word, line: u64) -> u64 {
-        let owner = self.owner(before);
-        self.book_queue(line, |queues, home, _| {
-            queues.memory(home, queues.link(owner, home, queues.at))
-        })
+        match self.queues {
+            Some(_) => self.book_queue(Route::Flush, before, line),
+            None => 0,
+        }
     }
 
     /// A line goes to memory, for which nobody waits. `forwarded` says whether it goes to this CPU too.
+    #[inline(always)]
     pub(super) fn queue_writeback(&mut self, before: Word, line: u64, forwarded: bool) {
-        let (owner, me) = (self.owner(before), Home::Node(self.me.node));
-        let through_home = self.me.through_home;
-        if let Some(queues) = &self.queues {
-            let home = self.memory.home(line).unwrap_or(me);
-            let comes_by = forwarded && (through_home || home == me);
-            let at = match comes_by {
-                true => queues.at,
-                false => queues.link(owner, home, queues.at),
-            };
-            queues.memory(home, at);
+        if self.queues.is_some() {
+            self.book_queue(Route::WriteBack { forwarded }, before, line);
         }
+    }
+
+    /// A line goes its way. Returns the cycles that the access waits for it. `before` says who has the line: this CPU's
+    /// node if no node does.
+    #[cold]
+    #[inline(never)]
+    fn book_queue(&mut self, route: Route, before: Word, line: u64) -> u64 {
+        let Some(queues) = &mut self.queues else {
+            return 0;
+        };
+        let me = Home::Node(self.me.node);
+        let owner = before.owner().map_or(me, |(node, _)| Home::Node(node));
+        let home = self.memory.home(line).unwrap_or(me);
+        let (at, through_home) = (queues.at, self.me.through_home);
+        let time = match route {
+            Route::Fill => queues.link(home, me, queues.memory(home, at)),
+            Route::Forward if through_home => queues.link(home, me, queues.link(owner, home, at)),
+            Route::Forward => queues.link(owner, me, at),
+            Route::Flush => queues.memory(home, queues.link(owner, home, at)),
+            Route::WriteBack { forwarded } => {
+                // What is forwarded comes by its home, or goes to it.
+                let comes_by = forwarded && (through_home || home == me);
+                let comes = match comes_by {
+                    true => at,
+                    false => queues.link(owner, home, at),
+                };
+                queues.memory(home, comes);
+                return 0;
+            }
+        };
+        let cycles = queues.wait_until(time);
+        self.counts.queue_cycles += cycles;
+        cycles
     }
 }
