@@ -25,7 +25,7 @@ use dyad_abi::marker::{Decoded, Marker, MarkerOp, decode};
 use dyad_abi::service::{self, program};
 use dyad_abi::user::{HEAP_BASE, HEAP_END, thread_at};
 use dyad_sim_model::account;
-use dyad_sim_model::coherent::{Core, Releases};
+use dyad_sim_model::coherent::{Core, Queues, Releases};
 use dyad_sim_model::config::{Coherence, Level, NodeConfig, SimConfig};
 use dyad_sim_model::memory::{Memory, line_of, view_of};
 use dyad_sim_model::overlap::Window;
@@ -338,6 +338,9 @@ impl Setup {
         if self.cycle_ps() != 0 {
             let times = self.areas.releases(self.words);
             core.heed_releases(Releases::new(times, now, cpu as u32, self.cycle_ps()));
+            let calendars = self.areas.calendars(self.words);
+            let queues = Queues::new(&self.config, self.node, calendars, now, cpu as u32);
+            core.heed_queues(queues);
         }
         core
     }

@@ -124,6 +124,8 @@ counters! {
     forward_cycles,
     /// Cycles that messages of the coherence protocol were on the link, but for those to memory and back.
     link_cycles,
+    /// Cycles waited until memories and links of limited bandwidth carried a line.
+    queue_cycles,
     /// Cycles waited for snoops and write-backs.
     snoop_cycles,
     /// Cycles waited until the time at which another CPU had written what an access takes.
@@ -195,6 +197,7 @@ stalls! {
     pool_cycles,
     forward_cycles,
     link_cycles,
+    queue_cycles,
     snoop_cycles,
     release_cycles,
 }
@@ -344,6 +347,7 @@ pub const fn breakdown(
         mem_pool: counts.pool_cycles * ps,
         forward: counts.forward_cycles * ps,
         link: counts.link_cycles * ps,
+        queue: counts.queue_cycles * ps,
         snoop: counts.snoop_cycles * ps,
         release: counts.release_cycles * ps,
         system: counts.system_cycles * ps,
@@ -402,12 +406,13 @@ mod tests {
         let timing = breakdown(Level::Timing, &node, &counts, waits);
         assert_eq!(timing.total(), outside + cycles * node.cycle_ps);
         assert!(timing.values().iter().enumerate().all(|(i, &part)| {
-            // Only the pool is in the pattern, the link has no price of its own, CPUs have no times of their own, only
-            // accesses are made, and waits for messages are told apart later; all else takes time.
+            // Only the pool is in the pattern, the link has no price of its own, CPUs have no times of their own, nothing has
+            // a limit, only accesses are made, and waits for messages are told apart later; all else takes time.
             let none = [
                 "mem_local",
                 "mem_remote",
                 "link",
+                "queue",
                 "release",
                 "system",
                 "msg_wait",

@@ -65,5 +65,6 @@ pub fn config(nodes: usize, cpus: usize) -> SimConfig {
         message_ns: 75_000,
         message_kib_ns: 0,
         filter_entries: 0,
+        bandwidth: Bandwidths::default(),
     }
 }

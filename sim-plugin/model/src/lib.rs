@@ -11,6 +11,7 @@
 //! | [`last`] | the last level: one CPU's, or several CPUs' |
 //! | [`directory`] | who has a fused line: words, transitions |
 //! | [`disturb`] | who is told that a fused line changes hands |
+//! | [`calendar`] | when a channel of limited bandwidth carries which line |
 //! | [`coherent`] | a CPU's levels in front of the directory |
 //! | [`account`] | counters, and where time went |
 //! | [`overlap`] | accesses that are under way beside each other |
@@ -24,6 +25,7 @@
 
 pub mod account;
 pub mod cache;
+pub mod calendar;
 pub mod clock;
 pub mod coherent;
 pub mod config;

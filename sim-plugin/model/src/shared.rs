@@ -5,6 +5,7 @@
 //! | 0 | the directory: a word for each view of each fused line |
 //! | after it | the words of [`crate::disturb`] |
 //! | after them, at level timing | the time of each fused line, see [`crate::coherent::Releases`] |
+//! | after them, at level timing | the calendars of memories and links of limited bandwidth, see [`crate::calendar`] |
 //! | after them, if the device has a filter | its tags, see [`crate::coherent`] |
 //! | after them | the last levels that more than one CPU uses: one per node, or one for all |
 //! | after them | what CPUs publish of what they have counted, and the regions of interest that they have open |
@@ -14,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 
 use crate::account::Counters;
 use crate::cache::Cache;
-use crate::coherent::{Core, Shared, filter_shape};
+use crate::coherent::{Core, Queues, Shared, filter_shape};
 use crate::config::{Level, MemoryModel, SimConfig};
 use crate::disturb::Disturbed;
 use crate::last::{LastLevel, SharedCache};
@@ -44,6 +45,7 @@ pub struct Areas {
     directory: Range<usize>,
     disturbed: Range<usize>,
     releases: Range<usize>,
+    calendars: Range<usize>,
     filter: Range<usize>,
     /// By node; one for all nodes that share it. Empty if its only CPU keeps it for itself.
     last: Vec<Range<usize>>,
@@ -68,6 +70,9 @@ impl Areas {
         end = start + lines;
         let releases = start..end;
         let start = end.next_multiple_of(PAGE_WORDS);
+        end = start + Queues::words(config);
+        let calendars = start..end;
+        let start = end.next_multiple_of(PAGE_WORDS);
         end = start + filter_shape(config).map_or(0, SharedCache::words);
         let filter = start..end;
         let levels = if one { 1 } else { config.nodes.len() };
@@ -90,6 +95,7 @@ impl Areas {
             directory,
             disturbed,
             releases,
+            calendars,
             filter,
             last,
             regions,
@@ -104,6 +110,11 @@ impl Areas {
     /// The times of all lines, of the words that all share.
     pub fn releases<'a>(&self, words: &'a [AtomicU64]) -> &'a [AtomicU64] {
         &words[self.releases.clone()]
+    }
+
+    /// The calendars, of the words that all share.
+    pub fn calendars<'a>(&self, words: &'a [AtomicU64]) -> &'a [AtomicU64] {
+        &words[self.calendars.clone()]
     }
 
     /// What CPUs publish, of the words that all share.

@@ -63,6 +63,7 @@ impl Core<'_> {
         let mut cycles = self.book_messages(step);
         if step.writeback {
             cycles += self.book_writeback();
+            self.queue_writeback(before, line, step.forward && found != Found::L3);
         }
         let held = before.shared_by(self.me.node) && found != Found::Nowhere;
         if kind.writes() && held && before.state() != State::Modified {
@@ -153,11 +154,20 @@ impl Core<'_> {
             }
         }
         counts.l3_misses += u64::from(class.is_some());
-        cycles
+        match class {
+            None => cycles,
+            Some(_) => cycles + self.queue_fill(line),
+        }
     }
 
     /// Books data that another node's cache forwards.
-    pub(super) fn book_forward(&mut self, kind: Kind, found: Found, line: u64) -> u64 {
+    pub(super) fn book_forward(
+        &mut self,
+        kind: Kind,
+        before: Word,
+        found: Found,
+        line: u64,
+    ) -> u64 {
         let cycles = match self.snoop.forward {
             Some(cycles) => cycles,
             None => self.supply(found, line).0,
@@ -167,29 +177,33 @@ impl Core<'_> {
         self.counts.l3_misses += 1;
         self.counts.forwarded += 1;
         self.counts.forward_cycles += cycles;
-        cycles
+        cycles + self.queue_forward(before, line)
     }
 
     /// Books a line that its home has taken away from all nodes: from the home to the nodes and back.
-    pub(super) fn book_back_invalidation(&mut self, step: Step) -> u64 {
+    pub(super) fn book_back_invalidation(&mut self, before: Word, step: Step, line: u64) -> u64 {
         self.counts.back_invalidations += 1;
         let mut cycles = self.invalidation(step);
         self.counts.snoop_cycles += cycles;
         cycles += self.book_link(self.paths.device_to_nodes());
         if step.writeback {
-            cycles += self.book_writeback();
+            cycles += self.book_writeback() + self.queue_flush(before, line);
         }
         cycles
     }
 
-    /// Books what a flush or a clean of a line asks of other nodes.
+    /// Books what a flush or a clean of a line asks of other nodes and of the line's memory.
     pub(super) fn book_flush(&mut self, before: Word, step: Step, line: u64) -> u64 {
+        let queue = match step.writeback {
+            true => self.queue_flush(before, line),
+            false => 0,
+        };
         if step.data + step.inv == 0 {
-            return 0;
+            return queue;
         }
         let home = self.home(line);
         let way = self.paths.there_and_back(home) + self.paths.detour(home, self.peers(before));
-        self.book_messages(step) + self.book_link(way)
+        queue + self.book_messages(step) + self.book_link(way)
     }
 
     /// Books a line that left the last level. `own` says whether this CPU's levels had to be asked.

@@ -58,12 +58,12 @@ impl<'a> Core<'a> {
     /// The device takes a line away from all nodes. Returns the cycles until all have answered.
     fn back_invalidate(&mut self, line: u64, word: &AtomicU64) -> u64 {
         let taken = self.change(line, word, |_, word| Some((word.back_invalidate()?, ())));
-        let Some((_, step, ())) = taken else {
+        let Some((before, step, ())) = taken else {
             return 0; // The last node that had the line has dropped it meanwhile.
         };
         // Other CPUs see by the word that their copies are invalid.
         self.remove_own(line, identity(true));
         self.l3.remove(line, identity(true));
-        self.book_back_invalidation(step)
+        self.book_back_invalidation(before, step, line)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Core, FlushKind};
 use crate::cache::identity;
-use crate::directory::Step;
+use crate::directory::{Step, Word};
 use crate::memory::{Home, LINE_MASK};
 
 impl Core<'_> {
@@ -34,6 +34,9 @@ impl Core<'_> {
         let Some(step) = self.departs(victim) else {
             return 0;
         };
+        if step.writeback {
+            self.queue_writeback(Word::default(), victim & LINE_MASK, false);
+        }
         let removed = self.remove_own(victim, u64::MAX);
         self.counts.inclusion_victims += removed;
         self.book_drop(step, removed != 0)
@@ -54,19 +57,25 @@ impl Core<'_> {
         self.l1i.clear();
         self.l1d.clear();
         self.l2.clear();
-        let mut cycles = 0;
+        let mut written = Vec::new();
         for key in self.l3.drain() {
             let step = self.departs(key);
             if step.is_some_and(|step| step.writeback) {
-                cycles += self.book_writeback();
+                written.push(key & LINE_MASK);
             }
         }
-        cycles
+        // In the order of their addresses, which decides how long each waits in the queues.
+        written.sort_unstable();
+        let costs = written
+            .into_iter()
+            .map(|line| self.book_writeback() + self.queue_flush(Word::default(), line));
+        costs.sum()
     }
 
     /// Cache maintenance of a line. Returns the latency in cycles.
     pub fn flush(&mut self, kind: FlushKind, line: u64, index: usize) -> u64 {
         self.counts.flushes += 1;
+        self.begin_queues(0);
         if kind == FlushKind::Everything {
             return self.flush_everything();
         }

@@ -26,10 +26,14 @@ mod filter;
 mod invalid;
 mod leave;
 mod paths;
+mod queue;
 mod release;
 mod system;
 
 pub(crate) use filter::filter_shape;
+#[cfg(test)]
+pub(crate) use queue::Channel;
+pub use queue::Queues;
 pub use release::Releases;
 pub use system::{Storage, System};
 
@@ -147,6 +151,7 @@ pub struct Core<'a> {
     releases: Option<Releases<'a>>,
     /// Tags of the device's filter, if it has one.
     filter: Option<LastLevel<'a>>,
+    queues: Option<Queues<'a>>,
 }
 
 impl<'a> Core<'a> {
@@ -193,6 +198,7 @@ impl<'a> Core<'a> {
             counts: Counters::default(),
             releases: None,
             filter: None,
+            queues: None,
         }
     }
 
@@ -493,6 +499,7 @@ impl<'a> Core<'a> {
         if let Some(cycles) = self.below(kind, line, line, last_key, identity(false)) {
             return cycles;
         }
+        self.begin_queues(0);
         let cycles =
             self.book(kind, Found::Nowhere, line) + self.fill_last(last_key, identity(false));
         self.fill_second(line, identity(false));
@@ -532,14 +539,15 @@ impl<'a> Core<'a> {
         };
         let comes = found == Found::Nowhere || step.forward || !before.shared_by(me.node);
         let mut cycles = if comes { self.book_release(index) } else { 0 };
+        self.begin_queues(cycles);
+        if self.filter.is_some() && filter::reaches_home(step, found == Found::Nowhere) {
+            cycles += self.track(line, index);
+        }
         cycles += self.book_snoops(kind, before, step, found, line);
         if step.forward && found != Found::L3 {
-            cycles += self.book_forward(kind, found, line);
+            cycles += self.book_forward(kind, before, found, line);
         } else {
             cycles += self.book(kind, found, line);
-        }
-        if filter::reaches_home(step, found == Found::Nowhere) {
-            cycles += self.track(line, index);
         }
         if step.sibling {
             cycles += self.book_siblings(found);

@@ -33,6 +33,11 @@ impl Storage {
         self.areas.releases(&self.words)
     }
 
+    /// The calendars of memories and links of limited bandwidth.
+    pub fn calendars(&self) -> &[AtomicU64] {
+        self.areas.calendars(&self.words)
+    }
+
     /// A CPU of a node.
     pub fn core(&self, config: &SimConfig, node: usize, cpu: usize) -> Core<'_> {
         self.areas.core(config, node, cpu, &self.words)

@@ -205,7 +205,7 @@ impl CacheShape {
 mod tests {
     use super::*;
     use crate::config::{
-        ClockConfig, Coherence, Latencies, Level, Order, Pool, SnoopCosts, SystemCosts,
+        Bandwidths, ClockConfig, Coherence, Latencies, Level, Order, Pool, SnoopCosts, SystemCosts,
     };
 
     fn good() -> SimConfig {
@@ -259,6 +259,7 @@ mod tests {
             message_ns: 75_000,
             message_kib_ns: 0,
             filter_entries: 0,
+            bandwidth: Bandwidths::default(),
         }
     }
 

@@ -187,6 +187,17 @@ pub struct SnoopCosts {
     pub writeback: u64,
 }
 
+/// How much memories and links carry, in MB/s (10^6 bytes a second). 0: they have no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bandwidths {
+    /// The memory of each node.
+    pub memory: u64,
+    /// The memory of the CXL device.
+    pub device: u64,
+    /// The link of each node, in each direction.
+    pub link: u64,
+}
+
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeConfig {
@@ -276,6 +287,8 @@ pub struct SimConfig {
     pub clock: ClockConfig,
     /// Tags of the filter in the CXL device: a whole number of sets of [`FILTER_WAYS`]. 0: the device has room for all lines.
     pub filter_entries: u64,
+    /// Bandwidths.
+    pub bandwidth: Bandwidths,
     /// Nanoseconds of a message round trip over a network, for the mode that models one.
     pub message_ns: u64,
     /// Nanoseconds that each KiB of contents adds to a message over a network.

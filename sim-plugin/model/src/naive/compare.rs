@@ -2,7 +2,7 @@
 
 use super::Naive;
 use crate::account::Counters;
-use crate::coherent::{FlushKind, Kind, Storage, System};
+use crate::coherent::{FlushKind, Kind, Queues, Storage, System};
 use crate::config::SimConfig;
 use crate::trace::{Machine, Record, TraceError, replay};
 
@@ -79,6 +79,17 @@ impl<'a> Both<'a> {
             naive: Naive::new(config),
             agreed: 0,
             cycles: config.nodes.iter().map(|n| vec![0; n.cpus]).collect(),
+        }
+    }
+
+    /// Lines wait for each other in both. All CPUs have the time `now(0)`, in picoseconds.
+    pub fn heed_queues(&mut self, config: &SimConfig, storage: &'a Storage, now: fn(u32) -> u64) {
+        self.naive.heed_queues(now);
+        for (node, shape) in config.nodes.iter().enumerate() {
+            for cpu in 0..shape.cpus {
+                let queues = Queues::new(config, node, storage.calendars(), now, 0);
+                self.fast.core(node, cpu).heed_queues(queues);
+            }
         }
     }
 

@@ -44,7 +44,7 @@ impl Naive {
     fn back_invalidate(&mut self, who: Who, gone: Id) -> u64 {
         let snoop = self.config.nodes[who.node].snoop;
         let (mut snooped, mut holders) = (0, 0);
-        let mut dirty = false;
+        let mut dirty = None;
         for node in 0..self.cpus.len() {
             let mesi = self.line(gone).mesi[node];
             if mesi != Invalid {
@@ -54,7 +54,7 @@ impl Naive {
                     snoop.per_sharer
                 };
                 holders += 1;
-                dirty |= mesi == Modified;
+                dirty = dirty.or((mesi == Modified).then_some(node));
                 self.take_away(node, gone);
             }
         }
@@ -62,8 +62,8 @@ impl Naive {
         counts.back_invalidations += 1;
         counts.snoop_cycles += snooped;
         let mut cycles = snooped + self.link(who, snoop.hop + snoop.hop);
-        if dirty {
-            cycles += self.write_back(who);
+        if let Some(owner) = dirty {
+            cycles += self.write_back(who) + self.queue_flushed(who, owner, gone);
         }
         cycles
     }

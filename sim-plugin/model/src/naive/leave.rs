@@ -7,6 +7,9 @@ impl Naive {
     /// to be asked. Returns what that costs.
     pub(super) fn leave(&mut self, who: Who, id: Id, asked: bool) -> u64 {
         let (others, dirty) = self.departs(who, id);
+        if dirty {
+            self.queue_evicted(who, who.node, id);
+        }
         self.left(who, asked || others, dirty)
     }
 
@@ -48,9 +51,11 @@ impl Naive {
             level.empty();
         }
         let mut cycles = 0;
-        for id in self.last(who.node).empty() {
+        let mut all = self.last(who.node).empty();
+        all.sort_by_key(|id| id.line());
+        for id in all {
             if self.coherent(id) && self.departs(who, id).1 {
-                cycles += self.write_back(who);
+                cycles += self.write_back(who) + self.queue_flushed(who, who.node, id);
             }
         }
         cycles
@@ -77,6 +82,7 @@ impl Naive {
         let who = Who { node, cpu };
         let id = self.id(node, line);
         self.counts_mut(who).flushes += 1;
+        self.begin_queues();
         if kind == FlushKind::Everything {
             return self.flush_everything(who);
         }
@@ -97,7 +103,7 @@ impl Naive {
         let cpus = self.config.nodes[who.node].cpus;
         let together = self.one_last_level();
         let before = self.line(id).clone();
-        let dirty = before.mesi.contains(&Modified);
+        let owner = before.mesi.iter().position(|&mesi| mesi == Modified);
         // Behind the same last level, others of this node, or all.
         let others = before.others(who.node);
         let siblings = match before.mesi[who.node] {
@@ -119,7 +125,10 @@ impl Naive {
             cycles += self.invalidations(who, &others);
             cycles += self.link(who, ways.plain() + ways.asked(&others));
         }
-        cycles + self.left(who, asked, dirty)
+        if let Some(owner) = owner {
+            cycles += self.queue_flushed(who, owner, id);
+        }
+        cycles + self.left(who, asked, owner.is_some())
     }
 
     /// The node that has modified the line writes it back, and keeps it.
@@ -129,7 +138,7 @@ impl Naive {
             return 0;
         };
         line.mesi[owner] = Exclusive;
-        let mut cycles = self.write_back(who);
+        let mut cycles = self.write_back(who) + self.queue_flushed(who, owner, id);
         if owner != who.node && !self.one_last_level() {
             let ways = self.ways(who.node, id.line());
             let data = self.config.nodes[who.node].snoop.data;

@@ -10,6 +10,7 @@ mod files;
 mod filter;
 mod leave;
 mod level;
+mod queue;
 mod ways;
 
 pub use compare::{Both, Difference};
@@ -21,6 +22,7 @@ use crate::account::Counters;
 use crate::coherent::{FlushKind, Kind};
 use crate::config::{CacheShape, LINE_BYTES, MemoryModel, SimConfig};
 use level::{Id, Level};
+use queue::Queues;
 use ways::Ways;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +86,7 @@ pub struct Naive {
     /// Tags of the device's filter, if it has one.
     filter: Option<Level>,
     lines: HashMap<u64, Line>,
+    queues: Queues,
     now: u64,
 }
 
@@ -111,6 +114,7 @@ impl Naive {
                 })
             }),
             lines: HashMap::new(),
+            queues: Queues::default(),
             now: 0,
             config: {
                 let mut config = config.clone();
@@ -275,6 +279,7 @@ impl Naive {
     /// An access to a line. Returns the latency in cycles.
     pub fn access(&mut self, node: usize, cpu: usize, kind: Kind, line: u64) -> u64 {
         self.now += 1;
+        self.begin_queues();
         let who = Who { node, cpu };
         let counts = self.counts_mut(who);
         match kind {
@@ -334,9 +339,10 @@ impl Naive {
                 let mut cycles = snoop + self.link(who, ways.asked(&[owner]));
                 if dirty {
                     cycles += self.write_back(who);
+                    self.queue_copied(who, owner, id);
                 }
                 if dirty && !self.one_last_level() {
-                    cycles += self.forward(who, kind, id, found);
+                    cycles += self.forward(who, owner, kind, id, found);
                     return cycles + self.fill(who, kind, id, 4);
                 }
                 cycles += self.data(who, kind, id, found);
@@ -410,13 +416,16 @@ impl Naive {
         }
 
         // The line. What is owned is in the last level, even if it is above it already.
-        let dirty = others.iter().any(|&other| before.mesi[other] == Modified);
-        if dirty && node.snoop.through_home {
-            cycles += self.write_back(who);
-        }
-        if dirty && !self.one_last_level() {
-            cycles += self.forward(who, kind, id, found);
-            return cycles + self.fill(who, kind, id, 4);
+        let mut theirs = others.into_iter();
+        if let Some(owner) = theirs.find(|&other| before.mesi[other] == Modified) {
+            if node.snoop.through_home {
+                cycles += self.write_back(who);
+                self.queue_copied(who, owner, id);
+            }
+            if !self.one_last_level() {
+                cycles += self.forward(who, owner, kind, id, found);
+                return cycles + self.fill(who, kind, id, 4);
+            }
         }
         cycles += self.data(who, kind, id, found);
         if found < 3 && !self.last(who.node).has(id) {
@@ -447,7 +456,7 @@ impl Naive {
     }
 
     /// Counts an access that another cache serves.
-    fn forward(&mut self, who: Who, kind: Kind, id: Id, found: u32) -> u64 {
+    fn forward(&mut self, who: Who, owner: usize, kind: Kind, id: Id, found: u32) -> u64 {
         self.count_misses(who, kind, 4);
         let (cycles, way) = match self.config.nodes[who.node].snoop.forward {
             Some(cycles) => (cycles, self.ways(who.node, id.line()).plain()),
@@ -456,7 +465,7 @@ impl Naive {
         let counts = self.counts_mut(who);
         counts.forwarded += 1;
         counts.forward_cycles += cycles;
-        cycles + self.link(who, way)
+        cycles + self.link(who, way) + self.queue_from_owner(who, owner, id)
     }
 
     /// Counts an access that is served by level `found`, or memory.
@@ -485,7 +494,7 @@ impl Naive {
                 };
                 *lines += 1;
                 *cycles += supply;
-                supply
+                supply + self.queue_from_memory(who, id)
             }
         }
     }

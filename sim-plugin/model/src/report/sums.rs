@@ -143,6 +143,8 @@ sums! {
         forward,
         /// Messages of the coherence protocol on their way over the link.
         link,
+        /// Until memories and links of limited bandwidth carried a line.
+        queue,
         /// Messages of the coherence protocol where they are answered, and write-backs.
         snoop,
         /// Until the time at which another CPU had written what an access takes.

@@ -2,6 +2,7 @@
 
 use crate::system::NO_ACCESSES;
 use proptest::prelude::*;
+use std::cell::Cell;
 
 use crate::account::Counters;
 use crate::coherent::{FlushKind, Kind, Storage};
@@ -64,6 +65,18 @@ fn node(l3: CacheShape) -> impl Strategy<Value = NodeConfig> {
         )
 }
 
+/// Channels without a limit, with one that is met now and then, and with one that makes queues. No queue is as long as
+/// the ring of a calendar.
+fn bandwidths() -> impl Strategy<Value = Bandwidths> {
+    let rate = || prop_oneof![Just(0u64), 1_000..4_000u64, 4_000..50_000u64];
+    let limits = (rate(), rate(), rate()).prop_map(|(memory, device, link)| Bandwidths {
+        memory,
+        device,
+        link,
+    });
+    prop_oneof![1 => Just(Bandwidths::default()), 3 => limits]
+}
+
 fn config(most_cpus: usize) -> impl Strategy<Value = SimConfig> {
     let model = prop_oneof![
         Just(MemoryModel::Separated),
@@ -78,8 +91,8 @@ fn config(most_cpus: usize) -> impl Strategy<Value = SimConfig> {
     // Last levels below, at, and well above what is above them.
     let l3 = prop_oneof![shape(0..3, 3), shape(1..5, 20)];
     let filter = prop_oneof![1 => Just(0u64), 3 => Just(8), 1 => Just(16), 1 => Just(32)];
-    (1..=4usize, model, coherence, l3, filter)
-        .prop_flat_map(move |(nodes, model, coherence, l3, filter)| {
+    (1..=4usize, model, coherence, l3, filter, bandwidths())
+        .prop_flat_map(move |(nodes, model, coherence, l3, filter, bandwidth)| {
             let node = (1..=most_cpus, node(l3));
             let nodes = proptest::collection::vec(node, nodes);
             // Other models have no device.
@@ -88,21 +101,24 @@ fn config(most_cpus: usize) -> impl Strategy<Value = SimConfig> {
             } else {
                 0
             };
-            (nodes, Just((model, coherence, filter)))
+            (nodes, Just((model, coherence, filter, bandwidth)))
         })
-        .prop_map(|(nodes, (model, coherence, filter_entries))| SimConfig {
-            model,
-            coherence,
-            filter_entries,
-            nodes: nodes
-                .iter()
-                .map(|(cpus, node)| NodeConfig {
-                    cpus: *cpus,
-                    ..node.clone()
-                })
-                .collect(),
-            ..fixture::config(nodes.len(), 1)
-        })
+        .prop_map(
+            |(nodes, (model, coherence, filter_entries, bandwidth))| SimConfig {
+                model,
+                coherence,
+                filter_entries,
+                bandwidth,
+                nodes: nodes
+                    .iter()
+                    .map(|(cpus, node)| NodeConfig {
+                        cpus: *cpus,
+                        ..node.clone()
+                    })
+                    .collect(),
+                ..fixture::config(nodes.len(), 1)
+            },
+        )
 }
 
 #[derive(Clone, Debug)]
@@ -112,6 +128,8 @@ struct Op {
     pool: usize,
     line: u64,
     size: u64,
+    /// How much later than the slowest CPU this one is, in picoseconds.
+    ahead: u64,
 }
 
 fn op(lines: u64) -> impl Strategy<Value = Op> {
@@ -121,13 +139,15 @@ fn op(lines: u64) -> impl Strategy<Value = Op> {
         0..8usize,
         0..lines,
         1..80u64,
+        0..2_000_000u64,
     )
-        .prop_map(|(who, what, pool, line, size)| Op {
+        .prop_map(|(who, what, pool, line, size, ahead)| Op {
             who,
             what,
             pool,
             line,
             size,
+            ahead,
         })
 }
 
@@ -195,6 +215,14 @@ fn sane(counts: &Counters, config: &NodeConfig, cycles: u64) {
     assert!(counts.l2_misses <= counts.l1i_misses + counts.l1d_misses);
 }
 
+thread_local! {
+    static TIME: Cell<u64> = const { Cell::new(0) };
+}
+
+fn now(_: u32) -> u64 {
+    TIME.get()
+}
+
 /// Runs operations on both models. Returns the sum of the counters of all CPUs.
 fn run(config: &SimConfig, ops: &[Op]) -> Counters {
     let storage = Storage::new(config);
@@ -205,7 +233,11 @@ fn run(config: &SimConfig, ops: &[Op]) -> Counters {
     {
         both.fast.vary_names(op.size << 32 | op.line);
     }
-    for op in ops {
+    both.heed_queues(config, &storage, now);
+    // Between no time at all and 256 ns from one operation to the next.
+    let step = ops.first().map_or(0, |op| (1 << (op.ahead % 19)) - 1);
+    for (i, op) in ops.iter().enumerate() {
+        TIME.set(i as u64 * step + op.ahead);
         if let Err(difference) = both.step(&record(config, op)).unwrap() {
             panic!("{difference}\n{config:#?}");
         }

@@ -4,6 +4,7 @@ mod agree;
 mod bench;
 mod flaws;
 mod patterns;
+mod queues;
 mod releases;
 mod scenes;
 mod siblings;

@@ -27,6 +27,8 @@ pub enum Unit {
     Thousandths,
     /// Simulated time: `500ns`, `2us`, `1ms`; kept in nanoseconds.
     Time,
+    /// A bandwidth in MB/s (10^6 bytes a second); 0 is none.
+    Bandwidth,
 }
 
 /// Whose setting a key is, and where it is kept. `None` is a number that was left to the model.
@@ -93,6 +95,23 @@ macro_rules! system_key {
             least: *$range.start(),
             most: *$range.end(),
             from: $from,
+            about: $about,
+            place: Place::System(
+                |$s| Some($field),
+                |$s, value| $field = value.unwrap_or_default(),
+            ),
+        }
+    };
+}
+
+macro_rules! bandwidth_key {
+    ($name:literal, $about:literal, |$s:ident| $field:expr) => {
+        Key {
+            name: $name,
+            unit: Unit::Bandwidth,
+            least: 0,
+            most: 1_000_000,
+            from: Level::Timing,
             about: $about,
             place: Place::System(
                 |$s| Some($field),
@@ -205,6 +224,9 @@ pub const KEYS: &[Key] = &[
             |s, value| s.filter_entries = value.unwrap_or_default(),
         ),
     },
+    bandwidth_key!("bandwidth.memory", "of the memory of each node; 0: no limit", |s| s.bandwidth.memory),
+    bandwidth_key!("bandwidth.device", "of the memory of the CXL device; 0: no limit", |s| s.bandwidth.device),
+    bandwidth_key!("bandwidth.link", "of the link of each node, in each direction; 0: no limit", |s| s.bandwidth.link),
     system_key!("clock.quantum", 10..=1_000_000, Level::Count,
         "how often a node looks at the others", |s| s.clock.quantum_ns),
     system_key!("clock.lag", 0..=1_000_000, Level::Count,
@@ -302,7 +324,7 @@ impl Key {
         let text = text.trim();
         let value = match self.unit {
             Unit::Size => size::parse(text).ok(),
-            Unit::Number | Unit::Cycles => number(text),
+            Unit::Number | Unit::Cycles | Unit::Bandwidth => number(text),
             Unit::CyclesOrMemory if text == "memory" => return Ok(None),
             Unit::CyclesOrMemory => number(text),
             Unit::Ghz => {
@@ -336,6 +358,7 @@ impl Key {
             Unit::Cycles => format!("{lo} to {hi} cycles"),
             Unit::CyclesOrMemory => format!("{lo} to {hi} cycles, or memory"),
             Unit::Ghz | Unit::Thousandths => format!("{lo} to {hi}, with up to three decimals"),
+            Unit::Bandwidth => format!("{lo} to {hi} MB/s"),
             Unit::Time => format!("a whole number with ns, us or ms, {lo} to {hi}"),
         }
     }
@@ -354,7 +377,9 @@ impl Key {
                     format!("{}{unit}", value >> shift)
                 })
             }
-            Unit::Number | Unit::Cycles | Unit::CyclesOrMemory => value.to_string(),
+            Unit::Number | Unit::Cycles | Unit::CyclesOrMemory | Unit::Bandwidth => {
+                value.to_string()
+            }
             // Two decimals are as exact as a whole number of picoseconds is.
             Unit::Ghz => decimal((100_000 + value / 2) / value.max(1) * 10),
             Unit::Thousandths => decimal(value),
@@ -447,6 +472,7 @@ mod tests {
             ("message.round-trip", "1ms", Some(1_000_000), "1ms"),
             ("line.size", "64", Some(64), "64"),
             ("filter.entries", "8", Some(8), "8"),
+            ("bandwidth.link", "38_400", Some(38_400), "38400"),
         ] {
             assert_eq!(key(name).parse(text), Ok(kept), "{name}={text}");
             assert_eq!(key(name).show(kept), shown, "{name}");
@@ -473,6 +499,7 @@ mod tests {
             ("clock.quantum", "2ms", "10ns to 1ms"),
             ("line.size", "128", "64 only"),
             ("filter.entries", "-8", "a whole number from 0 to 16777216"),
+            ("bandwidth.link", "38.4GB/s", "0 to 1000000 MB/s"),
         ] {
             let e = key(name).parse(text).unwrap_err();
             assert!(e.contains(range) && e.contains(text), "{name}={text}: {e}");

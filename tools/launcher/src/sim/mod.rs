@@ -25,8 +25,8 @@ use std::collections::BTreeSet;
 use dyad_abi::{Isa, NodeId};
 use dyad_shm::PoolId;
 use dyad_sim_model::config::{
-    CacheShape, ClockConfig, Coherence, Latencies, Level, MemoryModel, NodeConfig, Order,
-    OverlapConfig, Pool, SimConfig, SnoopCosts, SystemCosts,
+    Bandwidths, CacheShape, ClockConfig, Coherence, Latencies, Level, MemoryModel, NodeConfig,
+    Order, OverlapConfig, Pool, SimConfig, SnoopCosts, SystemCosts,
 };
 
 use keys::{Key, Place, Scope};
@@ -171,6 +171,7 @@ fn blank(setup: &Setup, level: Level, system: &System) -> SimConfig {
         message_ns: 0,
         message_kib_ns: 0,
         filter_entries: 0,
+        bandwidth: Bandwidths::default(),
     }
 }
 
@@ -247,11 +248,16 @@ fn apply<'a>(
 /// Refuses a setting that would do nothing.
 fn check_effect(text: &str, key: &Key, scope: Scope, config: &SimConfig) -> Result<(), String> {
     if key.from > config.level {
-        return Err(format!(
-            "{text} has no effect at level {}, which simulates no caches: add --sim cache or \
-             --sim timing",
-            config.level.name()
-        ));
+        let level = config.level.name();
+        return Err(match key.from {
+            Level::Timing => format!(
+                "{text} has no effect at level {level}, where memory takes no time: add --sim timing"
+            ),
+            Level::Count | Level::Cache => format!(
+                "{text} has no effect at level {level}, which simulates no caches: add --sim cache \
+                 or --sim timing"
+            ),
+        });
     }
     let n = config.nodes.len();
     match scope {
