@@ -125,6 +125,49 @@ pub const EXTENSIONS: &[Extension] = &[
         models: &[Shared, Pool],
         source: "dyad: tags for the lines of one node's last level (4 MiB), half of what both hold; published devices do not say",
     },
+    Extension {
+        name: "hidden-hits",
+        off: &[("overlap.l1", "0")],
+        on: &[("overlap.l1", "4")],
+        models: ALL,
+        source: "dyad: all of a hit in the first level, which out-of-order CPUs hide unless its value is needed at once",
+    },
+    Extension {
+        name: "window",
+        off: &[("overlap.window", "0"), ("overlap.misses", "0")],
+        on: &[("overlap.window", "224"), ("overlap.misses", "12")],
+        models: ALL,
+        source: "Skylake: reorder buffer and fill buffers, Intel optimization manual",
+    },
+    Extension {
+        name: "store-buffer",
+        off: &[("overlap.stores", "0")],
+        on: &[("overlap.stores", "56")],
+        models: ALL,
+        source: "Skylake: store buffer, Intel optimization manual",
+    },
+    Extension {
+        name: "prefetch",
+        off: &[("prefetch.streams", "0"), ("prefetch.ahead", "0")],
+        on: &[("prefetch.streams", "32"), ("prefetch.ahead", "32")],
+        models: ALL,
+        source: "32 streams, Intel optimization manual; 32 lines, which is what 23 ns a line behind 750 ns take, Beluga (arXiv 2511.20172)",
+    },
+    Extension {
+        name: "bandwidth",
+        off: &[
+            ("bandwidth.memory", "0"),
+            ("bandwidth.device", "0"),
+            ("bandwidth.link", "0"),
+        ],
+        on: &[
+            ("bandwidth.memory", "38400"),
+            ("bandwidth.device", "17664"),
+            ("bandwidth.link", "46200"),
+        ],
+        models: ALL,
+        source: "a channel of DDR5, and 46 % of it, Sun et al. (MICRO '23); an adapter's read, Beluga (arXiv 2511.20172)",
+    },
 ];
 
 #[cfg(test)]
