@@ -42,16 +42,12 @@ impl Streams {
         }
         self.line = line;
         let page = |line: u64| line / LINES_OF_PAGE;
-        let near = |s: &&mut Stream| page(s.last) == page(line);
+        let near = |s: &Stream| page(s.last) == page(line);
         // The one that the line continues, or one of the same page that does not know yet where it leads.
-        let mut found = self.all.iter().position(|s| {
-            page(s.last) == page(line) && s.seen > 0 && s.last.wrapping_add_signed(s.stride) == line
-        });
+        let continues = |s: &Stream| s.seen > 0 && s.last.wrapping_add_signed(s.stride) == line;
+        let mut found = self.all.iter().position(|s| near(s) && continues(s));
         if found.is_none() {
-            found = self
-                .all
-                .iter_mut()
-                .position(|mut s| near(&&mut s) && s.seen < 2);
+            found = self.all.iter().position(|s| near(s) && s.seen < 2);
         }
         let Some(at) = found else {
             if self.all.len() == self.most {
