@@ -1,6 +1,7 @@
 //! Bit scans. `bsf` and `bsr` leave their destination alone if the source is zero, so the destination is
 //! an operand. Back ends use them with whatever is in the destination where the source cannot be
-//! zero; where that shows in the instructions just before, the destination is no operand after all.
+//! zero; where that shows in the instructions just before, the destination is no operand after all. Nor is it where the
+//! next instruction replaces it if the source is zero, as that does which counts the bits of a wide integer.
 
 use super::{number, raw, read};
 use crate::verify::insn::{Flow, Insn};
@@ -8,7 +9,7 @@ use crate::verify::lanes::Lanes;
 use iced_x86::{Mnemonic, OpKind, Register};
 use std::collections::BTreeSet;
 
-/// Takes the destination out of what bit scans read, where the source cannot be zero.
+/// Takes the destination out of what bit scans read, where the source cannot be zero, or what is left then is replaced.
 pub(in crate::verify) fn refine(bytes: &[u8], va: u64, insns: &mut [Insn]) {
     let raw = |insn: &Insn| {
         let at = usize::try_from(insn.va - va).unwrap_or(usize::MAX);
@@ -30,7 +31,9 @@ pub(in crate::verify) fn refine(bytes: &[u8], va: u64, insns: &mut [Insn]) {
         let (Some(to), Some(from)) = (written(to), read(from)) else {
             continue;
         };
-        if nonzero(&insns[..=i], &targets, raw, scan.op1_register()) {
+        let next = insns.get(i + 1).map(raw);
+        let is_replaced = next.is_some_and(|next| replaces(&next, scan.op0_register()));
+        if is_replaced || nonzero(&insns[..=i], &targets, raw, scan.op1_register()) {
             insns[i].reads = insns[i].reads.minus(to).or(from);
         }
     }
@@ -85,6 +88,14 @@ fn nonzero(
         }
     }
     false
+}
+
+/// Whether an instruction after a scan replaces the register if the source was zero, of which the scan has set the flag.
+fn replaces(next: &iced_x86::Instruction, reg: Register) -> bool {
+    let to = next.op0_register();
+    next.mnemonic() == Mnemonic::Cmove
+        && (to.is_gpr32() || to.is_gpr64())
+        && to.full_register() == reg.full_register()
 }
 
 fn is_test(insn: &iced_x86::Instruction, reg: Register) -> bool {

@@ -68,6 +68,12 @@ const SCANS: &str = "
     scan_after_narrow_test     | RegisterAcrossSite | site callq leaf; testq %rax, %rax; je 1f; bsrl %eax, %ebx; 1:
     scan_to_a_default          |                    | site callq leaf; movl $63, %ebx; bsrq %rax, %rbx; movq %rbx, (%rax)
     scan_of_across             | RegisterAcrossSite | site callq leaf; orq $1, %rbx; bsrq %rbx, %rax
+    scan_replaced_if_zero      |                    | site callq leaf; bsfq %rax, %rbx; cmovel %eax, %ebx; movq %rbx, (%rax)
+    scan_replaced_whole        |                    | site callq leaf; bsrl %eax, %ebx; cmoveq %rax, %rbx; movq %rbx, (%rax)
+    scan_replaced_unless_zero  | RegisterAcrossSite | site callq leaf; bsfq %rax, %rbx; cmovnel %eax, %ebx; movq %rbx, (%rax)
+    scan_replaced_in_a_part    | RegisterAcrossSite | site callq leaf; bsfq %rax, %rbx; cmovew %ax, %bx; movq %rbx, (%rax)
+    scan_replaced_by_a_test    | RegisterAcrossSite | site callq leaf; bsfq %rax, %rbx; testq %rax, %rax; cmovel %eax, %ebx
+    scan_beside_a_replacement  | RegisterAcrossSite | site callq leaf; bsfq %rax, %rbx; cmovel %eax, %edx; movq %rbx, (%rax)
 ";
 
 /// Sums with an operand or the result in a slot. Back ends make a word alone, and add the whole register to a slot, or
