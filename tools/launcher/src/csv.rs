@@ -4,6 +4,7 @@
 //! ([`Versions::COLUMNS`]), every key of [`crate::sim::keys`] with its value for the node, what was counted, and where the
 //! time went. Fields with commas, quotes or line ends are quoted as RFC 4180 has it.
 
+use dyad_abi::service::peer::Kernels;
 use dyad_sim_model::config::{Order, SimConfig};
 use dyad_sim_model::report::{Breakdown, Counters};
 
@@ -17,13 +18,15 @@ use crate::sim::outcome::Part;
 pub const SCHEMA: &str = "dyad.run.csv/2";
 
 /// Columns before the versions, which come before the keys.
-const HEAD: [&str; 20] = [
+const HEAD: [&str; 22] = [
     "schema",
     "app",
     "args",
     "ok",
     "failure",
     "nodes",
+    "kernels",
+    "transport",
     "cpus",
     "mem_local",
     "mem_cxl",
@@ -103,6 +106,11 @@ fn row(report: &RunReport, node: usize, part: Option<&Part>) -> Vec<String> {
         Work::Ktest(names) => names.join(","),
     };
     let names: Vec<&str> = c.nodes.iter().map(|isa| isa.name()).collect();
+    // Kernels that share everything send each other no messages.
+    let transport = match c.kernels {
+        Kernels::Fused => "",
+        Kernels::Multiple => c.transport.name(),
+    };
     let head = [
         SCHEMA.to_string(),
         c.work_name().to_string(),
@@ -110,6 +118,8 @@ fn row(report: &RunReport, node: usize, part: Option<&Part>) -> Vec<String> {
         report.ok().to_string(),
         report.failure().unwrap_or_default(),
         names.join(","),
+        c.kernels.name().to_string(),
+        transport.to_string(),
         c.cpus.to_string(),
         c.mem_local.to_string(),
         c.mem_cxl.to_string(),
@@ -238,6 +248,8 @@ mod tests {
         for (column, value) in [
             ("schema", SCHEMA),
             ("nodes", "x86_64,aarch64"),
+            ("kernels", "fused"),
+            ("transport", ""),
             ("model", "shared"),
             ("profile", "paper-big"),
             ("order", "parallel"),
