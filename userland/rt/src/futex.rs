@@ -167,12 +167,13 @@ pub fn wake(word: &AtomicU32, count: u32) -> u32 {
     if dyad_sys::is_multiple() {
         return group::wake(key, count);
     }
-    TABLE.with_any(|table| {
-        table.wake(key, count, |n| {
-            // One that waited on a node that has died cannot be woken: then the next one.
-            Number::new(n).map(thread::wake) != Some(Err(Error::NodeDead))
-        })
-    })
+    TABLE.with_any(|table| table.wake(key, count, |n| is_woken(Number::new(n).map(thread::wake))))
+}
+
+/// Whether a thread has been woken that a message was sent to. One that waited on a node that has died cannot be: then the
+/// next one is.
+fn is_woken(sent: Option<Result<()>>) -> bool {
+    sent != Some(Err(Error::NodeDead))
 }
 
 /// Wakes all threads that wait for `word`, and gives their number.
@@ -201,6 +202,27 @@ mod tests {
     use super::*;
 
     const KEY: u64 = 0x1000;
+
+    /// A wake-up that a thread of a dead node has taken would leave the others asleep for ever.
+    #[test]
+    fn the_thread_after_one_of_a_dead_node_is_woken() {
+        loom::model(|| {
+            let table = Table::<AtomicU64, 3, 1>::of(|| AtomicU64::new(0));
+            (0..3).for_each(|n| table.begin(n, KEY));
+            let mut sent = std::vec::Vec::new();
+            let woken = table.wake(KEY, 1, |n| {
+                sent.push(n);
+                // That it was sent before does not matter; that there is nobody does.
+                is_woken(Some(if n == 0 {
+                    Err(Error::NodeDead)
+                } else {
+                    Err(Error::Full)
+                }))
+            });
+            assert_eq!((woken, sent), (1, std::vec![0, 1]));
+            assert!(table.end(0, KEY) && table.end(1, KEY) && !table.end(2, KEY));
+        });
+    }
 
     /// The words of a program, with its orders: `loom_futex` shows that the table needs them.
     #[test]
