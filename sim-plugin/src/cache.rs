@@ -22,6 +22,7 @@
 //! | flush of everything | what is written back; the misses that follow |
 //! | trap, return, fence and the like ([`crate::system`]) | its price; counted |
 
+mod overlap;
 mod passed;
 mod watch;
 
@@ -36,10 +37,10 @@ use dyad_abi::marker::{Marker, WindowId};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_shm::FUSED_BASE;
 use dyad_sim_model::account::Counters;
-use dyad_sim_model::coherent::{self, Core, FlushKind};
+use dyad_sim_model::coherent::{Core, FlushKind};
 use dyad_sim_model::config::LINE_BYTES;
 use dyad_sim_model::first::Name;
-use dyad_sim_model::overlap::{Access, Wait, Window};
+use dyad_sim_model::overlap::Window;
 use dyad_sim_model::system::{Operation, SystemCosts};
 
 use crate::cached::Setup;
@@ -190,7 +191,7 @@ pub struct Cpu {
 impl Cpu {
     /// The state of a CPU that is being initialised.
     pub fn new(number: u32, setup: &'static Setup) -> Cpu {
-        Cpu {
+        let mut cpu = Cpu {
             number,
             words: Words::of(number),
             tlb: Tlb::new(),
@@ -214,7 +215,9 @@ impl Cpu {
             emptied_at: None,
             setup,
             translations_changed: AtomicBool::new(false),
-        }
+        };
+        cpu.be_careful(false);
+        cpu
     }
 
     /// Takes note of a load or a store of at most 64 - `EDGE` bytes, if that is as simple as it can
@@ -361,56 +364,6 @@ impl Cpu {
         }
     }
 
-    /// The CPU's time.
-    fn now(&self) -> u64 {
-        clock::get().map_or(0, |clock| clock.reading(self.number, 0).0)
-    }
-
-    /// Waits for what is under way.
-    fn wait(&mut self, wait: &Wait) {
-        if wait.cycles > 0 {
-            self.core.has_waited(&wait.stalls);
-            self.pass(wait.cycles);
-        }
-    }
-
-    /// An access beside others that are under way.
-    #[cold]
-    fn overlap(
-        &mut self,
-        mut window: Window,
-        kind: u8,
-        frame: Frame,
-        address: u64,
-        probe: &impl Probe,
-    ) {
-        let (lower, upper) = self.words.instructions();
-        let access = Access {
-            kind: match kind {
-                Kind::LOAD => coherent::Kind::Load,
-                Kind::STORE => coherent::Kind::Store,
-                _ => coherent::Kind::Rmw,
-            },
-            address,
-            value: probe.value() as u64,
-            instruction: lower + upper,
-        };
-        let wait = window.before(&access, self.now());
-        self.wait(&wait);
-        let before = self.core.stalls();
-        let cycles = self.touch_kind(kind, frame, address);
-        let stalls = self.core.stalls().since(&before);
-        match window.after(&access, self.now(), stalls) {
-            Some(wait) => {
-                self.core.has_not_waited(&stalls);
-                self.pass(cycles.saturating_sub(stalls.total()));
-                self.wait(&wait);
-            }
-            None => self.pass(cycles),
-        }
-        self.window = Some(window);
-    }
-
     /// A block is entered whose instructions are not all in the line of the last one.
     pub fn fetch(&mut self, fetch: &Fetch) {
         if self.translations_changed.load(Ordering::Relaxed) {
@@ -462,15 +415,6 @@ impl Cpu {
             LineOp::Zero => self.core.store(name(address), line, index),
         };
         self.pass(cycles);
-    }
-
-    /// Waits for all that is under way.
-    fn drain(&mut self) {
-        if let Some(mut window) = self.window.take() {
-            let wait = window.drain(self.now());
-            self.wait(&wait);
-            self.window = Some(window);
-        }
     }
 
     /// The CPU does something that has a price of its own.

@@ -1,10 +1,26 @@
 //! Costs and counts of accesses.
 
 use super::{Core, Found, Kind};
+use crate::account::Stalls;
 use crate::directory::{State, Step, Word};
 use crate::memory::Class;
 
 impl Core<'_> {
+    /// What has been waited for memory so far.
+    pub const fn stalls(&self) -> Stalls {
+        self.counts.stalls()
+    }
+
+    /// The CPU has not waited so long, because it did something else meanwhile.
+    pub fn has_not_waited(&mut self, stalls: &Stalls) {
+        self.counts.remove_stalls(stalls);
+    }
+
+    /// The CPU has waited for what was under way.
+    pub fn has_waited(&mut self, stalls: &Stalls) {
+        self.counts.add_stalls(stalls);
+    }
+
     /// The nodes other than this CPU's that may have copies, by bit.
     const fn peers(&self, word: Word) -> u64 {
         word.sharers() & !(1 << self.me.node)

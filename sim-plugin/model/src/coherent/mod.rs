@@ -40,7 +40,7 @@ pub use system::{Storage, System};
 use std::sync::atomic::AtomicU64;
 
 use self::invalid::Invalid;
-use crate::account::{Counters, Stalls};
+use crate::account::Counters;
 use crate::cache::{Cache, identity};
 use crate::config::{Latencies, MemoryModel, SimConfig, SnoopCosts};
 use crate::directory::{Agent, Mine, State, Step, Word, read, update};
@@ -335,21 +335,6 @@ impl<'a> Core<'a> {
     pub fn second_line(&mut self, kind: Kind, name: Name, line: u64, index: usize) -> u64 {
         self.split(u64::from(kind != Kind::Fetch));
         self.access(kind, name, line, index)
-    }
-
-    /// What has been waited for memory so far.
-    pub const fn stalls(&self) -> Stalls {
-        self.counts.stalls()
-    }
-
-    /// The CPU has not waited so long, because it did something else meanwhile.
-    pub fn has_not_waited(&mut self, stalls: &Stalls) {
-        self.counts.remove_stalls(stalls);
-    }
-
-    /// The CPU has waited for what was under way.
-    pub fn has_waited(&mut self, stalls: &Stalls) {
-        self.counts.add_stalls(stalls);
     }
 
     /// Lines that were accessed were the second ones of accesses that span two.
