@@ -446,27 +446,28 @@ impl Cpu {
 
     /// A marker is executed, with `left` instructions of its block after it, itself included.
     pub fn marker(&mut self, marker: Marker, left: u64) {
-        let all = self.passed(left);
+        let all = self.passed(left, left);
         let awaited = self.awaited.marker(marker, all);
         self.regions.marker(marker, Passed { all, awaited });
     }
 
-    /// What has passed, when `left` instructions of the block that is being executed are still to come.
-    fn passed(&self, left: u64) -> Part {
-        let reading = clock::get().map(|clock| clock.reading(self.number, left));
+    /// What has passed, when so many of the instructions that have been counted, and of those whose time has been counted, are
+    /// still to come.
+    fn passed(&self, counted: u64, timed: u64) -> Part {
+        let reading = clock::get().map(|clock| clock.reading(self.number, timed));
         let (time_ps, idle_ps, ipi_ps) = reading.unwrap_or_default();
         Part {
-            counts: self.counts(left),
+            counts: self.counts(counted),
             time_ps,
             idle_ps,
             ipi_ps,
         }
     }
 
-    /// Lets the CPUs of the whole system know what this one has counted. It executes nothing just now; `asleep`: nor will
-    /// it before it is woken up.
-    pub fn publish(&self, asleep: bool) {
-        let all = self.passed(0);
+    /// Lets the CPUs of the whole system know what this one has counted. It executes nothing just now, but the time of `timed`
+    /// instructions that follow has been counted; `asleep`: nor will it before it is woken up.
+    pub fn publish(&self, asleep: bool, timed: u64) {
+        let all = self.passed(0, timed);
         let awaited = self.awaited.at(all);
         let doing = match (asleep, self.awaited.lasts()) {
             (false, _) => Doing::Works,

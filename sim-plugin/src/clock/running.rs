@@ -260,7 +260,7 @@ impl Clock {
         self.be_careful(index, careful <= slice.now);
         with_cpu(index, |c| {
             // In strict order it has its turn now: others find the same in every run.
-            c.publish(false);
+            c.publish(false, n);
             if self.strict {
                 c.turn(cpu.coupling.turn_number());
             }
@@ -353,7 +353,7 @@ impl Clock {
             let mut words = Words::of(index);
             let time = cpu.hand.time(words.time());
             // Before others can have their turns.
-            with_cpu(index, |c| c.publish(true));
+            with_cpu(index, |c| c.publish(true, 0));
             let now = cpu.coupling.sleep(time, words.trace());
             if now > time {
                 cpu.hand.slept(time, now);
