@@ -110,7 +110,7 @@ fn what_all_cpus_did_is_summed_over_the_nodes_where_passes_ended() {
     assert!(text.contains("region 0x8000, all CPUs"));
 
     // A share that does not add up is as bad as any other part.
-    machines[1].roi.get_mut(&0x8000).unwrap().all[0].time_ps = 1;
+    machines[1].roi.get_mut(&0x8000).unwrap().all[0].time_ps = 1_000_000_000;
     let verdicts = outcome().take(&machines.map(Some));
     let open = verdicts.iter().find(|v| !v.ok).unwrap();
     assert_eq!((open.name, open.node), ("sim.closure", 1));
