@@ -212,7 +212,7 @@ mod tests {
             let mut sent = std::vec::Vec::new();
             let woken = table.wake(KEY, 1, |n| {
                 sent.push(n);
-                // That it was sent before does not matter; that there is nobody does.
+                // That it was sent before does not matter; that its node is dead does.
                 is_woken(Some(if n == 0 {
                     Err(Error::NodeDead)
                 } else {

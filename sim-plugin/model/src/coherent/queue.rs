@@ -87,7 +87,7 @@ enum Route {
     Forward,
     /// From its owner to memory, while the access waits.
     Flush,
-    /// The same, while nobody waits. The line can be forwarded to the requester too.
+    /// The same, while no access waits. The line can be forwarded to the requester too.
     WriteBack { forwarded: bool },
 }
 
@@ -244,7 +244,7 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// A line goes to memory, for which nobody waits. `forwarded` says whether it goes to this CPU too.
+    /// A line goes to memory, for which no access waits. `forwarded` says whether it goes to this CPU too.
     #[inline(always)]
     pub(super) fn queue_writeback(&mut self, before: Word, line: u64, forwarded: bool) {
         if self.queues.is_some() {

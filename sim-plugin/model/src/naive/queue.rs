@@ -125,7 +125,7 @@ impl Naive {
         self.wait(who, &way)
     }
 
-    /// The owner's line goes to memory, and nobody waits.
+    /// The owner's line goes to memory, and no access waits.
     pub(super) fn queue_evicted(&mut self, who: Who, owner: usize, id: Id) {
         let way = self.to_memory(who, owner, id);
         self.pass(&way);
