@@ -219,7 +219,16 @@ fn tables_written_by_the_other_node_translate_here(rig: &Rig<'_>) -> Outcome {
     let isa = cx.machine.isa();
     let space = spaces::create(rig)?;
     let base = HEAP_BASE;
-    spaces::region(&rig.k, space, base, 16 * 4096, ANONYMOUS)?;
+    spaces::region(&rig.k, space, base, 32 * 4096, ANONYMOUS)?;
+    // The first faults split the supply's blocks. That may use up what a fault may cost before the other
+    // ISAs' tables have the page; faults of theirs would show it.
+    let mut split = false;
+    for i in 16..32 {
+        put(cx, space, base + i * 4096, &[0xff; 16])?;
+        let shown = |isa| spaces::look(&rig.k, space, isa, base + i * 4096).is_some();
+        split = split || node.isas().all(shown);
+    }
+    ensure!(split, "none of the first pages is in all tables");
     for i in 0..8 {
         put(cx, space, base + i * 4096, &[i as u8 + 1; 16])?;
     }

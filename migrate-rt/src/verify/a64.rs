@@ -292,6 +292,20 @@ fn system(insn: &mut Insn, w: Word, mnemonic: &str) -> Option<()> {
         insn.set(x(w.rd(), 8));
         return Some(());
     }
+    match w.0 & 0xffff_ffe0 {
+        // mrs x, nzcv and msr nzcv, x: how flags wait in a register until another comparison is done.
+        0xd53b_4200 => {
+            insn.read(all_flags());
+            insn.set(x(w.rd(), 8));
+            return Some(());
+        }
+        0xd51b_4200 => {
+            insn.read(x(w.rd(), 8));
+            insn.set(all_flags());
+            return Some(());
+        }
+        _ => {}
+    }
     match w.0 {
         0xd503_201f => insn.padding = true,
         // yield

@@ -64,7 +64,10 @@ const FLOW: &str = "
     exclusive                     | UnknownInstruction   | ldxr x0, [x1]
     rounding                      | ForbiddenInstruction | msr fpcr, x0
     rounding_read                 | ForbiddenInstruction | mrs x0, fpcr
-    flags_read                    | ForbiddenInstruction | mrs x0, nzcv
+    flags_read                    |                      | cmp x0, x1; mrs x11, nzcv; cmp x1, #3; msr nzcv, x11; b.eq 1f; 1:
+    flags_of_before_a_site        | RegisterAcrossSite   | cmp x0, x1; site bl leaf; mrs x11, nzcv
+    flags_kept_over_a_site        | RegisterAcrossSite   | cmp x0, x1; mrs x11, nzcv; site bl leaf; msr nzcv, x11
+    flags_of_the_other_side       | RegisterAcrossSite   | cmp x0, x1; site bl leaf; mov x0, #1; b.eq 1f; 1:
     thread_pointer                | ForbiddenInstruction | msr tpidr_el0, x0
     thread_pointer_read           |                      | mrs x0, tpidr_el0
     kernel_entry                  | ForbiddenInstruction | svc #0
