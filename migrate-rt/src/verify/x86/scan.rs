@@ -1,13 +1,17 @@
 //! Bit scans. `bsf` and `bsr` leave their destination alone if the source is zero, so the destination is
 //! an operand. Back ends use them with whatever is in the destination where the source cannot be
-//! zero; where that shows in the instructions just before, the destination is no operand after all. Nor is it where the
-//! next instruction replaces it if the source is zero, as that does which counts the bits of a wide integer.
+//! zero; where that shows in the instructions just before, the destination is no operand after all. Nor is it where an
+//! instruction soon after replaces it if the source is zero, or takes it if the source is not zero, as those do which count
+//! the bits of an integer. In the second case it has no value from then on.
 
-use super::{number, raw, read};
+use super::{all_flags, number, raw, read};
 use crate::verify::insn::{Flow, Insn};
 use crate::verify::lanes::Lanes;
 use iced_x86::{Mnemonic, OpKind, Register};
 use std::collections::BTreeSet;
+
+/// Instructions that may stand between a scan and the one that uses its result by its flag.
+const BETWEEN: usize = 4;
 
 /// Takes the destination out of what bit scans read, where the source cannot be zero, or what is left then is replaced.
 pub(in crate::verify) fn refine(bytes: &[u8], va: u64, insns: &mut [Insn]) {
@@ -31,12 +35,55 @@ pub(in crate::verify) fn refine(bytes: &[u8], va: u64, insns: &mut [Insn]) {
         let (Some(to), Some(from)) = (written(to), read(from)) else {
             continue;
         };
-        let next = insns.get(i + 1).map(raw);
-        let is_replaced = next.is_some_and(|next| replaces(&next, scan.op0_register()));
-        if is_replaced || nonzero(&insns[..=i], &targets, raw, scan.op1_register()) {
+        let choice = choice(&insns[i + 1..], &targets, raw, to);
+        if let Some((n, Choice::Taken)) = choice {
+            insns[i + 1 + n].spoil(to);
+        }
+        if choice.is_some() || nonzero(&insns[..=i], &targets, raw, scan.op1_register()) {
             insns[i].reads = insns[i].reads.minus(to).or(from);
         }
     }
+}
+
+/// What an instruction does with the result of a scan, by the flag that the scan has set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Choice {
+    /// It replaces the result if the source was zero.
+    Replaced,
+    /// It copies the result if the source was not zero.
+    Taken,
+}
+
+/// The place of the instruction that uses a scan's result, `to`, by the scan's flag. Those before it use neither.
+fn choice(
+    insns: &[Insn],
+    targets: &BTreeSet<u64>,
+    raw: impl Fn(&Insn) -> iced_x86::Instruction,
+    to: Lanes,
+) -> Option<(usize, Choice)> {
+    for (n, insn) in insns.iter().enumerate().take(BETWEEN + 1) {
+        if targets.contains(&insn.va) || insn.flow != Flow::Next {
+            return None;
+        }
+        let next = raw(insn);
+        let is = |reg| written(reg) == Some(to);
+        match next.mnemonic() {
+            Mnemonic::Cmove if is(next.op0_register()) => return Some((n, Choice::Replaced)),
+            Mnemonic::Cmovne
+                if next.op1_kind() == OpKind::Register
+                    && is(next.op1_register())
+                    && !is(next.op0_register()) =>
+            {
+                return Some((n, Choice::Taken));
+            }
+            _ => {}
+        }
+        let used = insn.all_reads().or(insn.all_changes());
+        if !used.and(to.or(all_flags())).is_empty() {
+            return None;
+        }
+    }
+    None
 }
 
 fn written(reg: Register) -> Option<Lanes> {
@@ -88,14 +135,6 @@ fn nonzero(
         }
     }
     false
-}
-
-/// Whether an instruction after a scan replaces the register if the source was zero, of which the scan has set the flag.
-fn replaces(next: &iced_x86::Instruction, reg: Register) -> bool {
-    let to = next.op0_register();
-    next.mnemonic() == Mnemonic::Cmove
-        && (to.is_gpr32() || to.is_gpr64())
-        && to.full_register() == reg.full_register()
 }
 
 fn is_test(insn: &iced_x86::Instruction, reg: Register) -> bool {

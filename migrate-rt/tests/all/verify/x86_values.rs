@@ -73,6 +73,15 @@ const SCANS: &str = "
     scan_replaced_unless_zero  | RegisterAcrossSite | site callq leaf; bsfq %rax, %rbx; cmovnel %eax, %ebx; movq %rbx, (%rax)
     scan_replaced_in_a_part    | RegisterAcrossSite | site callq leaf; bsfq %rax, %rbx; cmovew %ax, %bx; movq %rbx, (%rax)
     scan_replaced_by_a_test    | RegisterAcrossSite | site callq leaf; bsfq %rax, %rbx; testq %rax, %rax; cmovel %eax, %ebx
+    scan_replaced_later        |                    | site callq leaf; bsfq %rax, %rbx; movl $9, %edx; cmovel %edx, %ebx; movq %rbx, (%rax)
+    scan_replaced_too_late     | RegisterAcrossSite | site callq leaf; bsfq %rax, %rbx; movq %rbx, %rdx; cmovel %eax, %ebx
+    scan_replaced_on_a_path    | RegisterAcrossSite | site callq leaf; bsfq %rax, %rbx; 1: cmovel %eax, %ebx; testb %al, %al; je 1b
+    scan_taken                 |                    | site callq leaf; bsfq %rax, %rbx; movl $128, %edx; cmovneq %rbx, %rdx; movq %rdx, (%rax)
+    scan_taken_in_32           |                    | site callq leaf; bsrl %eax, %ebx; cmovnel %ebx, %eax; movq $3, %rbx; movq %rbx, (%rax)
+    scan_taken_and_read        | UndefinedRegister  | site callq leaf; bsfq %rax, %rbx; cmovneq %rbx, %rax; movq %rbx, (%rax)
+    scan_taken_in_a_part       | RegisterAcrossSite | site callq leaf; bsfq %rax, %rbx; cmovnew %bx, %ax
+    scan_taken_by_another_flag | RegisterAcrossSite | site callq leaf; bsfq %rax, %rbx; decq %rax; cmovneq %rbx, %rax
+    scan_taken_if_zero         | RegisterAcrossSite | site callq leaf; bsfq %rax, %rbx; cmoveq %rbx, %rax
     scan_beside_a_replacement  | RegisterAcrossSite | site callq leaf; bsfq %rax, %rbx; cmovel %eax, %edx; movq %rbx, (%rax)
 ";
 
