@@ -277,7 +277,7 @@ impl<const N: usize> Scheduler<N> {
             let slice = e.slice_ns.max(MIN_SLICE);
             let mut until_timer = self
                 .timers
-                .next()
+                .next_above(priority)
                 .map_or(u64::MAX, |t| t.saturating_sub(now).max(MIN_SLICE));
             // Whichever thread runs: one that waits for the allowance may be more urgent then.
             if self.allowance.is_used_up() {
@@ -335,7 +335,7 @@ impl<const N: usize> Scheduler<N> {
             }
             Stop::Interrupted => {}
             Stop::Blocked(Some(at)) | Stop::Refused(Some(at)) => {
-                self.timers.set(thread, at);
+                self.timers.set(thread, at, entry.priority);
             }
             // Without one: what is known of it otherwise stays true.
             Stop::Blocked(None) | Stop::Refused(None) => {}

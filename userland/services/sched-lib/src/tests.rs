@@ -191,19 +191,21 @@ proptest! {
 
     #[test]
     fn timers_are_the_naive_model(
-        steps in prop::collection::vec((0..N + 2, 0u64..50, 0u8..3), 0..200)
+        steps in prop::collection::vec((0..N + 2, 0u64..50, 0u8..3, 0u8..64), 0..300)
     ) {
         let mut real = Timers::<N>::new();
-        let mut naive: Vec<(u64, usize)> = Vec::new();
-        for (thread, time, what) in steps {
+        let mut naive: Vec<(u64, usize, u8)> = Vec::new();
+        for (thread, time, what, p) in steps {
+            // Few priorities with many threads, and many with few.
+            let p = if thread % 2 == 0 { p / 32 * 9 } else { p };
             let had = naive.iter().any(|t| t.1 == thread);
             match what {
                 0 => {
                     naive.retain(|t| t.1 != thread);
                     if thread < N {
-                        naive.push((time, thread));
+                        naive.push((time, thread, p));
                     }
-                    prop_assert_eq!(real.set(thread, time), thread < N);
+                    prop_assert_eq!(real.set(thread, time, priority(p)), thread < N);
                 }
                 1 => {
                     naive.retain(|t| t.1 != thread);
@@ -214,12 +216,16 @@ proptest! {
                     let got = real.expired(time);
                     prop_assert_eq!(got.is_some(), due.is_some());
                     if let (Some(thread), Some(due)) = (got, due) {
-                        prop_assert!(naive.contains(&(due, thread)));
+                        prop_assert!(naive.iter().any(|t| (t.0, t.1) == (due, thread)));
                         naive.retain(|t| t.1 != thread);
                     }
                 }
             }
             prop_assert_eq!(real.next(), naive.iter().map(|t| t.0).min());
+            for p in [0, 8, 9, 31, 62, 63] {
+                let above = naive.iter().filter(|t| t.2 > p).map(|t| t.0).min();
+                prop_assert_eq!(real.next_above(priority(p)), above);
+            }
         }
     }
 }
@@ -284,6 +290,10 @@ fn a_slice_ends_where_a_sleeper_wakes() {
     s.ready(0, URGENT);
     assert_eq!(runs(&mut s, 1_000_000), Some(0));
     assert_eq!(s.next(1_000_000, table), run(IDLE.slice_ns - 600_000));
+    // One that is not more urgent would not run before the slice is over.
+    s.stopped(2, IDLE, Stop::Blocked(Some(1_200_000)));
+    s.stopped(1, IDLE, Stop::Interrupted);
+    assert_eq!(s.next(1_100_000, table), run(IDLE.slice_ns - 700_000));
 }
 
 /// Threads of one priority that never wait, while interruptions and deadlines come as an attacker likes: each gets its

@@ -1,16 +1,34 @@
-//! Deadlines of sleeping threads: a binary heap that knows where each thread is in it.
+//! Deadlines of sleeping threads: one leftist heap for each priority, so that it is known when the next thread wakes up that is
+//! more urgent than another.
 
-/// Index of a thread that is not in the heap.
-const NOWHERE: u16 = u16::MAX;
+use crate::ready::{PRIORITIES, Priority};
 
-/// Deadlines, at most one for each thread number below `N` (at most 65535).
+/// No thread.
+const NONE: u16 = u16::MAX;
+/// What the first of a heap has above it.
+const TOP: u16 = u16::MAX - 1;
+
+/// The place of a thread in its heap.
+#[derive(Clone, Copy)]
+struct Place {
+    deadline: u64,
+    priority: Priority,
+    /// The one that is not later; [`NONE`]: the thread is in no heap.
+    above: u16,
+    /// Those that are not earlier.
+    below: [u16; 2],
+    /// Length of the way down at the right, which is never longer than that at the left: so it is at most the logarithm of
+    /// the number of threads.
+    rank: u8,
+}
+
+/// Deadlines, at most one for each thread number below `N` (at most 65533).
 pub struct Timers<const N: usize> {
-    deadlines: [u64; N],
-    /// Thread numbers, a heap by deadline.
-    heap: [u16; N],
-    /// Place of each thread in `heap`.
-    places: [u16; N],
-    used: usize,
+    places: [Place; N],
+    /// The thread of each priority with the earliest deadline.
+    first: [u16; PRIORITIES],
+    /// A bit for each priority that has deadlines.
+    used: u64,
 }
 
 impl<const N: usize> Default for Timers<N> {
@@ -20,107 +38,139 @@ impl<const N: usize> Default for Timers<N> {
 }
 
 impl<const N: usize> Timers<N> {
-    const FITS: () = assert!(N < NOWHERE as usize);
+    const FITS: () = assert!(N < TOP as usize && PRIORITIES <= u64::BITS as usize);
 
     /// Timers of no thread.
     pub const fn new() -> Self {
         const { Self::FITS };
         Timers {
-            deadlines: [0; N],
-            heap: [0; N],
-            places: [NOWHERE; N],
+            places: [Place {
+                deadline: 0,
+                priority: Priority::LOWEST,
+                above: NONE,
+                below: [NONE; 2],
+                rank: 1,
+            }; N],
+            first: [NONE; PRIORITIES],
             used: 0,
         }
     }
 
-    /// Sets the deadline of a thread, which replaces a previous one. `false` if the thread number is out of
+    /// Sets the deadline of a thread of a priority, which replaces a previous one. `false` if the thread number is out of
     /// range.
-    pub fn set(&mut self, thread: usize, deadline: u64) -> bool {
+    pub fn set(&mut self, thread: usize, deadline: u64, priority: Priority) -> bool {
         if thread >= N {
             return false;
         }
         self.cancel(thread);
-        self.deadlines[thread] = deadline;
-        self.put(self.used, thread as u16);
-        self.used += 1;
-        self.rise(self.used - 1);
+        let me = thread as u16;
+        self.places[thread] = Place {
+            deadline,
+            priority,
+            above: TOP,
+            below: [NONE; 2],
+            rank: 1,
+        };
+        let first = self.merge(self.first[priority.index()], me);
+        self.put_first(priority, first);
         true
     }
 
     /// Takes the deadline of a thread away. `false` if it has none.
     pub fn cancel(&mut self, thread: usize) -> bool {
-        let Some(place) = self.places.get(thread).map(|&p| p as usize) else {
+        let Some(&place) = self.places.get(thread).filter(|p| p.above != NONE) else {
             return false;
         };
-        if place == NOWHERE as usize {
-            return false;
+        self.places[thread].above = NONE;
+        let [left, right] = place.below;
+        let rest = self.merge(left, right);
+        if place.above == TOP {
+            self.put_first(place.priority, rest);
+            return true;
         }
-        self.places[thread] = NOWHERE;
-        self.used -= 1;
-        if place != self.used {
-            let moved = self.heap[self.used];
-            self.put(place, moved);
-            self.rise(place);
-            self.sink(self.places[moved as usize] as usize);
+        if rest != NONE {
+            self.places[rest as usize].above = place.above;
+        }
+        let above = &mut self.places[place.above as usize].below;
+        above[usize::from(above[1] == thread as u16)] = rest;
+        // Ways have become shorter, up to where another way was the shorter one.
+        let mut at = place.above;
+        while at != TOP && self.level(at) {
+            at = self.places[at as usize].above;
         }
         true
     }
 
     /// The next deadline.
     pub fn next(&self) -> Option<u64> {
-        (self.used > 0).then(|| self.at(0))
+        self.earliest(self.used).map(|(at, _)| at)
+    }
+
+    /// The next deadline of a thread that is more urgent than `priority`.
+    pub fn next_above(&self, priority: Priority) -> Option<u64> {
+        let lower = u64::MAX >> (u64::BITS - 1 - priority.index() as u32);
+        self.earliest(self.used & !lower).map(|(at, _)| at)
     }
 
     /// Takes out one thread whose deadline is not after `now`, the earliest first.
     pub fn expired(&mut self, now: u64) -> Option<usize> {
-        if self.next()? > now {
-            return None;
-        }
-        let thread = self.heap[0] as usize;
+        let (_, thread) = self.earliest(self.used).filter(|&(at, _)| at <= now)?;
         self.cancel(thread);
         Some(thread)
     }
 
-    fn at(&self, place: usize) -> u64 {
-        self.deadlines[self.heap[place] as usize]
-    }
-
-    fn put(&mut self, place: usize, thread: u16) {
-        self.heap[place] = thread;
-        self.places[thread as usize] = place as u16;
-    }
-
-    fn swap(&mut self, a: usize, b: usize) {
-        let (x, y) = (self.heap[a], self.heap[b]);
-        self.put(a, y);
-        self.put(b, x);
-    }
-
-    fn rise(&mut self, mut place: usize) {
-        while place > 0 {
-            let parent = (place - 1) / 2;
-            if self.at(parent) <= self.at(place) {
-                return;
+    /// The earliest deadline of these priorities, and its thread.
+    fn earliest(&self, mut priorities: u64) -> Option<(u64, usize)> {
+        let mut earliest: Option<(u64, usize)> = None;
+        while priorities != 0 {
+            let thread = self.first[priorities.trailing_zeros() as usize] as usize;
+            priorities &= priorities - 1;
+            let at = self.places[thread].deadline;
+            if earliest.is_none_or(|(other, _)| at < other) {
+                earliest = Some((at, thread));
             }
-            self.swap(parent, place);
-            place = parent;
+        }
+        earliest
+    }
+
+    fn put_first(&mut self, priority: Priority, first: u16) {
+        self.first[priority.index()] = first;
+        if first == NONE {
+            self.used &= !(1 << priority.index());
+        } else {
+            self.places[first as usize].above = TOP;
+            self.used |= 1 << priority.index();
         }
     }
 
-    fn sink(&mut self, mut place: usize) {
-        loop {
-            let children = [2 * place + 1, 2 * place + 2];
-            let least = children
-                .into_iter()
-                .filter(|&c| c < self.used)
-                .min_by_key(|&c| self.at(c));
-            match least {
-                Some(child) if self.at(child) < self.at(place) => {
-                    self.swap(child, place);
-                    place = child;
-                }
-                _ => return,
-            }
+    /// Makes one heap of two. Goes down the right of both, so at most twice the logarithm of the number of threads deep.
+    fn merge(&mut self, a: u16, b: u16) -> u16 {
+        if a == NONE || b == NONE {
+            return a.min(b);
         }
+        let is_later = self.places[b as usize].deadline < self.places[a as usize].deadline;
+        let (first, second) = if is_later { (b, a) } else { (a, b) };
+        let below = self.merge(self.places[first as usize].below[1], second);
+        self.places[below as usize].above = first;
+        self.places[first as usize].below[1] = below;
+        self.level(first);
+        first
+    }
+
+    /// Puts the shorter way at the right. Whether the length of the way has changed.
+    fn level(&mut self, at: u16) -> bool {
+        let rank = |at: u16| match at {
+            NONE => 0,
+            at => self.places[at as usize].rank,
+        };
+        let [left, right] = self.places[at as usize].below;
+        let (left_rank, right_rank) = (rank(left), rank(right));
+        let place = &mut self.places[at as usize];
+        if left_rank < right_rank {
+            place.below = [right, left];
+        }
+        let before = place.rank;
+        place.rank = 1 + left_rank.min(right_rank);
+        before != place.rank
     }
 }

@@ -113,6 +113,50 @@ fn sixty_threads_of_one_program_leave_half_to_the_program_beside_it() {
     assert_eq!(gap, SLICE);
 }
 
+/// Each decision and each thread that is woken take time, and threads of one program sleep for so short a time that some
+/// deadline has always passed.
+#[test]
+fn sixty_sleepers_leave_half_to_the_program_beside_them() {
+    const THREADS: usize = 61;
+    let entry = |thread| Entry {
+        priority: priority(8),
+        group: group(if thread == 60 { 2 } else { 1 }),
+        slice_ns: SLICE,
+        on_allowance: false,
+    };
+    for sleep in [1_000, 50_000, 900_000] {
+        let mut s = Scheduler::<THREADS>::new();
+        (0..THREADS).for_each(|thread| s.ready(thread, entry(thread)));
+        let (mut now, mut ran) = (0, 0);
+        while now < 2_000_000_000 {
+            while let Some(thread) = s.expired(now) {
+                now += 2_000;
+                s.told(thread, entry(thread), News::Ready);
+            }
+            now += 5_000;
+            match s.next(now, |t| Some(entry(t))) {
+                Next::Run { slice_ns, .. } if slice_ns > SLICE => panic!("{slice_ns}"),
+                Next::Run {
+                    thread: 60,
+                    slice_ns,
+                    ..
+                } => {
+                    now += slice_ns;
+                    ran += slice_ns;
+                    s.stopped(60, entry(60), Stop::Interrupted);
+                }
+                Next::Run { thread, .. } => {
+                    now += 1_000;
+                    s.stopped(thread, entry(thread), Stop::Blocked(Some(now + sleep)));
+                }
+                Next::Wait(_) => panic!("one is ready"),
+            }
+        }
+        let part = ran as f64 / now as f64;
+        assert!(part >= 0.49, "asleep for {sleep} ns: {part}");
+    }
+}
+
 #[test]
 fn a_thread_that_yields_leaves_the_rest_to_its_program_until_all_have_yielded() {
     let (a, b, c) = (0, 1, EACH);
