@@ -6,7 +6,7 @@
 //! | `--seed` | seed of the generator | 1 |
 //! | `--fault` | one of [`Fault`]: commits it instead; the program does not survive that | none |
 //! | `--services` | `yes`: plays the attacks on [services], and on [peers] if there are some, instead, on a node of each ISA | `no` |
-//! | `--moves` | `yes`: forges words of [moves] instead; `storm`: threads on all nodes do, and the program ends meanwhile; `wild`: a thread moves to the wild place number `--seed` of 16; `peers`: threads on both nodes ask their peers for anything | `no` |
+//! | `--moves` | `yes`: forges words of [moves] instead; `storm`: threads on all nodes do, and the program ends meanwhile; `knot`: they ask for moves of each other, which forges nothing; `wild`: a thread moves to the wild place number `--seed` of 16; `peers`: threads on both nodes ask their peers for anything | `no` |
 //! | `--on` | `x86_64`, `aarch64`: where the fault is committed | where it starts |
 //!
 //! System calls and invocations of services are made with edge values and random ones, in batches
@@ -78,8 +78,13 @@ async fn main(args: Args) -> Result<()> {
             false => Err(Error::msg("a service did what it must not")),
         };
     }
-    match args.one_of("--moves", &["yes", "storm", "wild", "peers", "no"], "no")? {
+    match args.one_of(
+        "--moves",
+        &["yes", "storm", "knot", "wild", "peers", "no"],
+        "no",
+    )? {
         "storm" => return moves::storm(seed),
+        "knot" => return moves::knot(seed),
         "wild" => return peers::wild(seed),
         "peers" => return peers::storm(seed),
         "yes" if moves::play()? => return Ok(()),

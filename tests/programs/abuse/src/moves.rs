@@ -195,3 +195,46 @@ pub fn storm(seed: u64) -> Result<()> {
     report::check("abuse.moves.storm", true, "ends in the middle of it");
     Ok(())
 }
+
+/// Threads that ask for moves of each other.
+const KNOT: u64 = 6;
+/// How long no request may be answered.
+const TIED: Duration = Duration::from_millis(700);
+
+/// Threads on each node ask for moves of each other, and of themselves, to where they are. One that is to be moved has the list
+/// of requests then. The program ends in the middle of it.
+pub fn knot(seed: u64) -> Result<()> {
+    patiently([process::EMULATE, 0, u64::MAX, 0])?;
+    word(0, core::mem::offset_of!(Page, ready)).store(ready::ALL, Ordering::Release);
+    let nodes: Vec<NodeId> = system()?.nodes().map(|n| n.id).collect();
+    let count = nodes.len() as u64;
+    for n in 0..KNOT {
+        let mut random = SplitMix64(seed << 8 | n);
+        let thread = thread::spawn_on(nodes[n as usize % nodes.len()], move || {
+            loop {
+                let to = 1 + random.below(KNOT);
+                let asked = ask([process::EMULATE, to, (to - 1) % count, 0]);
+                if asked != Err(sys::Error::Again) {
+                    COUNT.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        })?;
+        core::mem::forget(thread);
+    }
+    let end = Instant::now() + STORMY;
+    let (mut last, mut at) = (0, Instant::now());
+    while Instant::now() < end && at.elapsed() < TIED {
+        thread::sleep(Duration::from_millis(20));
+        let now = COUNT.load(Ordering::Relaxed);
+        if now != last {
+            (last, at) = (now, Instant::now());
+        }
+    }
+    let goes_on = at.elapsed() < TIED;
+    report::check(
+        "abuse.moves.knot",
+        goes_on,
+        format_args!("{last} requests answered"),
+    );
+    Ok(())
+}

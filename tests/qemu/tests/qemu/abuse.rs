@@ -71,6 +71,11 @@ pub fn trials() -> Vec<Trial> {
         ),
         times::test(
             Tiers::FULL.and(Tiers::LONG),
+            "abuse::a_thread_that_is_to_be_moved_asks_for_moves",
+            || [(PAIR, 1), (REVERSED, 2)].into_iter().try_for_each(knot),
+        ),
+        times::test(
+            Tiers::FULL.and(Tiers::LONG),
             "abuse::a_thread_that_moves_to_a_wild_place_ends_the_program_only",
             || [PAIR, REVERSED].into_iter().try_for_each(wild),
         ),
@@ -163,6 +168,19 @@ fn storm((nodes, cpus): (&[Isa], usize)) -> Result<(), Failed> {
     for seed in 0..3 {
         let args = format!("--moves storm --seed {seed}");
         ends_somehow(run(nodes, cpus, Kernels::Fused, &args), seed)?;
+    }
+    Ok(())
+}
+
+/// Threads ask for moves of each other. One of them that is to be moved itself may have the list of requests then, and has to be
+/// dispatched to give it back.
+fn knot((nodes, cpus): (&[Isa], usize)) -> Result<(), Failed> {
+    for seed in 0..size(1, 2, 20) {
+        let args = format!("--moves knot --seed {seed}");
+        let (report, text) = run(nodes, cpus, Kernels::Fused, &args);
+        if let Some(why) = report.failure() {
+            return because(&text, format!("seed {seed}: {why}"));
+        }
     }
     Ok(())
 }

@@ -149,9 +149,12 @@ impl<W: Word> Keeper<W> {
         name(self.word.load()) == LOST
     }
 
-    /// Whether there is a holder just now.
-    pub fn is_taken(&self) -> bool {
-        name(self.word.load()) != 0
+    /// The name of the present holder, if there is one.
+    pub fn holder(&self) -> Option<u32> {
+        match name(self.word.load()) {
+            0 | LOST => None,
+            name => Some(name),
+        }
     }
 }
 
@@ -230,7 +233,7 @@ mod tests {
         let k = Keeper::new();
         assert_eq!(k.succeed(0, |_| true).err(), Some(Error::BadArgument));
         let (turn, before) = k.succeed(5, |_| unreachable!()).unwrap();
-        assert!(before.is_none() && k.is_taken());
+        assert_eq!((before, k.holder()), (None, Some(5)));
         assert_eq!(k.succeed(6, |_| true).err(), Some(Error::Again));
         core::mem::forget(turn);
         // Another one is faster between the look and the exchange.
@@ -245,7 +248,7 @@ mod tests {
         assert_eq!(before, Some(5));
         assert_eq!(k.succeed(7, |who| who == 6).err(), Some(Error::Again));
         drop(turn);
-        assert!(!k.is_taken());
+        assert_eq!(k.holder(), None);
         let (_turn, before) = k.succeed(7, |_| unreachable!()).unwrap();
         assert_eq!(before, None);
     }
@@ -259,7 +262,7 @@ mod tests {
         assert_eq!(k.enter(7, |_| false).err(), Some(Error::NodeDead));
         assert!(k.is_lost());
         drop(turn);
-        assert!(k.is_lost());
+        assert!(k.is_lost() && k.holder().is_none());
         assert_eq!(k.enter(5, |_| true).err(), Some(Error::NodeDead));
         assert_eq!(k.enter(u32::MAX, |_| true).err(), Some(Error::BadArgument));
     }
@@ -286,7 +289,7 @@ mod tests {
         let (turn, before) = k.succeed(5, |_| unreachable!()).unwrap();
         assert_eq!(before, Some(5));
         drop(turn);
-        assert!(!k.is_taken());
+        assert_eq!(k.holder(), None);
         // One that has looked before that does not succeed the old one as well.
         core::mem::forget(k.succeed(5, |_| unreachable!()).unwrap());
         let again = Cell::new(None);

@@ -30,7 +30,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use dyad_abi::cap::CapIndex;
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::memory::{Question, is_block_size};
-use dyad_abi::service::slot;
+use dyad_abi::service::{slot, thread_of_id};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{Error, NodeId, Result};
 use dyad_blocks::{Answers, Book, Books, Run, Start};
@@ -132,6 +132,12 @@ impl Who {
     /// Whose name that is.
     pub const fn of(name: u32) -> Who {
         Who(name)
+    }
+
+    /// The program and the number of a thread that has invoked init.
+    pub fn thread(self) -> Option<(u64, u64)> {
+        let is_invocation = self.0 & Who::WARDEN == 0;
+        is_invocation.then(|| thread_of_id(u64::from(self.0) >> 8))
     }
 
     /// Whether it goes on, or may. One that was ready on a node that has died goes on elsewhere.

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use core::cell::Cell;
 use core::ptr::with_exposed_provenance;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +15,8 @@ use dyad_sys::cap::{Cap, Hardware, Receive, Send, Thread, Until};
 
 const THREADS: usize = sched::THREADS as usize;
 const ENDPOINTS: Cap<Receive> = Cap::at(slot::ENDPOINT);
+/// How often it is looked whether threads are still held if there is nothing else to do, in nanoseconds.
+const LOOK_NS: u64 = 1_000_000;
 /// Most events that are taken before a thread runs: a flood of wake-ups does not keep the CPU from work.
 const BATCH: usize = 2 * THREADS;
 
@@ -32,6 +35,7 @@ fn start(_: u64) -> ! {
         line: scheduler_line(here.node, here.cpu),
         hardware,
         scheduler: Scheduler::new(),
+        held: Held([const { Cell::new(0) }; THREADS.div_ceil(64)]),
     };
     loop {
         if let Err(e) = cpu.round() {
@@ -80,8 +84,39 @@ fn waits_until(thread: usize) -> Option<u64> {
     thread_cap(thread).deadline().ok().flatten()
 }
 
+/// Threads that were ready and have not been dispatched because init holds them.
+struct Held([Cell<u64>; THREADS.div_ceil(64)]);
+
+impl Held {
+    fn enter(&self, thread: usize) {
+        let word = &self.0[thread / 64];
+        word.set(word.get() | 1 << (thread % 64));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| word.get() == 0)
+    }
+
+    /// Takes out one that is not held any more.
+    fn take(&self) -> Option<usize> {
+        for (n, word) in self.0.iter().enumerate() {
+            let mut left = word.get();
+            while left != 0 {
+                let bit = left.trailing_zeros() as usize;
+                if !is_held(64 * n + bit) {
+                    word.set(word.get() & !(1 << bit));
+                    return Some(64 * n + bit);
+                }
+                left &= left - 1;
+            }
+        }
+        None
+    }
+}
+
 struct Cpu {
     line: u64,
+    held: Held,
     hardware: Cap<Hardware>,
     scheduler: Scheduler<THREADS>,
 }
@@ -101,17 +136,31 @@ impl Cpu {
                 Err(_) => break,
             }
         }
-        match self
-            .scheduler
-            .next(now, |t| entry(t).filter(|_| !is_held(t)))
-        {
+        while let Some(thread) = self.held.take() {
+            if let Some(entry) = entry(thread) {
+                self.scheduler.told(thread, entry, News::Ready);
+            }
+        }
+        let held = &self.held;
+        let free = |t| {
+            entry(t).filter(|_| {
+                let is_held = is_held(t);
+                if is_held {
+                    held.enter(t);
+                }
+                !is_held
+            })
+        };
+        match self.scheduler.next(now, free) {
             Next::Run {
                 thread,
                 priority,
                 slice_ns,
             } => self.run(thread, priority, slice_ns),
             Next::Wait(deadline) => {
-                let until = deadline.map_or(Until::Never, Until::Deadline);
+                let look = (!self.held.is_empty()).then_some(now + LOOK_NS);
+                let until = deadline.into_iter().chain(look).min();
+                let until = until.map_or(Until::Never, Until::Deadline);
                 match ENDPOINTS.event(self.line, until) {
                     Ok(event) => self.take(event),
                     // The deadline, or a wake-up that another thread has answered.

@@ -1,7 +1,8 @@
 //! Requests to move threads: one list for each program, each with its own lock.
 //!
 //! The lock is for the threads of one program, and for init. A thread of a program that is not dispatched while it holds
-//! the lock delays the moves of its own program only.
+//! the lock delays the moves of its own program only. If it is not dispatched because it is to be moved itself, who wants the
+//! lock has it dispatched.
 //!
 //! | word | whose |
 //! |---|---|
@@ -11,16 +12,17 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::service::program;
+use dyad_abi::service::{program, sched};
 use dyad_abi::{Error, NodeId, Result};
 use dyad_services::keeper::Keeper;
 use dyad_services::quota::{Asker, ENTRIES, free_entry};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Thread};
 
+use super::pages::hold;
 use super::{Request, Step};
 use crate::blocks::Who;
-use crate::threads::GUESTS;
+use crate::threads::{self, GUESTS};
 
 /// How often it is looked whether the lock is free before the list is left for later, and when that is.
 const SPINS: u32 = 2000;
@@ -81,7 +83,10 @@ impl List {
     /// `Again` if another thread has the lock.
     pub fn with<T>(&self, me: Who, f: impl FnOnce(Held<'_>) -> Result<T>) -> Result<T> {
         let goes_on = |other| Who::of(other).goes_on();
-        let (turn, before) = self.keeper.succeed(me.name(), goes_on)?;
+        let (turn, before) = self
+            .keeper
+            .succeed(me.name(), goes_on)
+            .inspect_err(|_| self.let_holder_run())?;
         // SAFETY: 1. This thread holds the lock, and of a holder that has ended nothing is run any more.
         let requests = unsafe { &mut *self.requests.get() };
         if before.is_some() {
@@ -102,6 +107,15 @@ impl List {
         done
     }
 
+    /// Has the holder of the lock dispatched. It may be held: a warden has found it running before it took the lock. If it has
+    /// given the lock back meanwhile, the next step holds it again.
+    fn let_holder_run(&self) {
+        let holder = self.keeper.holder();
+        if let Some((program, n)) = holder.and_then(|name| Who::of(name).thread()) {
+            hold(sched::tag(threads::scheduled(program, n)), false);
+        }
+    }
+
     fn has(&self, thread: Cap<Thread>) -> bool {
         let index = u64::from(thread.index().get());
         let is = |m: &AtomicU64| m.load(Ordering::Acquire) == index;
@@ -115,7 +129,7 @@ impl List {
         }
         // All wardens look at the same time, and none of them for long.
         for _ in 0..SPINS {
-            if !self.keeper.is_taken() {
+            if self.keeper.holder().is_none() {
                 break;
             }
             dyad_sys::raw::relax();
