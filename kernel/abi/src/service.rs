@@ -466,6 +466,9 @@ pub mod process {
     /// `(address, n)`: of a process of a [group](super::peer), from its peer: wakes up to `n` threads that wait for the word
     /// there. Value: how many.
     pub const FUTEX_WAKE: u64 = 12;
+    /// `(a [`Counted`](super::peer::Counted))`: of a process of a [group](super::peer), from its peer: what that has counted so
+    /// far. Value: the number.
+    pub const COUNTED: u64 = 13;
     /// A bit of the program counter in [`MOVE`]: the fourth word is the argument of a function that is called there, not
     /// a frame pointer.
     pub const WITH_ARGUMENT: u64 = 1 << 63;

@@ -43,7 +43,8 @@ impl Sides {
         let away = match hop {
             true => {
                 let away = system()?.partner(home);
-                let none = || Error::msg("there is no other live node; use --hop off");
+                let none =
+                    || Error::msg("there is no other live node; stay on this one (--hop off)");
                 Some(away.ok_or_else(none)?)
             }
             false => None,
@@ -62,6 +63,15 @@ impl Sides {
             Some(away) if before % 2 == 1 => away,
             _ => self.home,
         }
+    }
+
+    /// Moves to the other side, if there is one and that is asked for, or else home. Returns whether that was a migration.
+    ///
+    /// # Errors
+    ///
+    /// If the node has died.
+    pub async fn go_to_side(&self, away: bool) -> Result<bool> {
+        go(self.away.filter(|_| away).unwrap_or(self.home)).await
     }
 
     /// Moves to the node of the phase after `before` phases. Returns whether that was a migration.

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use dyad_abi::ident::MAX_NODES;
+use dyad_abi::service::peer::Counted;
 use dyad_sys as sys;
 use dyad_sys::{Isa, NodeId};
 
@@ -60,6 +61,33 @@ pub fn system() -> Result<System, sys::Error> {
             len: info.cxl_size,
         },
     })
+}
+
+/// What the pages of a program have cost so far that runs over kernels which only exchange messages, as the node counts it
+/// where this is asked. Over kernels that share memory all is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Messages about pages that this node has sent or received: of two nodes, all.
+    pub messages: u64,
+    /// Pages of which this node has got a copy; 0 on the first node, which all pages begin at.
+    pub replicas: u64,
+    /// Faults of this node that needed another node.
+    pub faults: u64,
+}
+
+impl Traffic {
+    /// What this node has counted.
+    ///
+    /// # Errors
+    ///
+    /// If the program's peer does not answer.
+    pub fn here() -> Result<Traffic, sys::Error> {
+        Ok(Traffic {
+            messages: sys::counted(Counted::PageMessages)? + sys::counted(Counted::Received)?,
+            replicas: sys::counted(Counted::Replicas)?,
+            faults: sys::counted(Counted::Faults)?,
+        })
+    }
 }
 
 /// A node of the system.

@@ -34,7 +34,7 @@ pub mod thread;
 pub use cap::Translation;
 pub use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 pub use program::{
-    abandon, args, environment, exit, in_invocation, info, input, is_live, is_multiple,
+    abandon, args, counted, environment, exit, in_invocation, info, input, is_live, is_multiple,
     kernel_count, map_anon, map_anon_on, memory_state, migrate, now, sim_count, sleep_until,
     sys_info, texts, translate, unmap, wall_and_seed, where_am_i, yield_now,
 };

@@ -4,7 +4,7 @@ use core::ptr::{NonNull, with_exposed_provenance, with_exposed_provenance_mut};
 
 use dyad_abi::clock::{KernelCounter, SimCounter};
 use dyad_abi::service::memory::Question;
-use dyad_abi::service::peer::Kernels;
+use dyad_abi::service::peer::{Counted, Kernels};
 use dyad_abi::service::{INFO_MAGIC, Info, MAX_ARGS, pager, process, reply, slot};
 #[cfg(target_os = "none")]
 use dyad_abi::service::{INPUT_BASE, MAX_INPUT};
@@ -223,6 +223,18 @@ pub fn info() -> Result<&'static Info> {
 pub fn is_multiple() -> bool {
     // Each hop asks. A page of another version has ended the program where it began.
     info_page().kernels == Kernels::Multiple as u64
+}
+
+/// What the program's peer on this node has counted so far; 0 if the kernels share what they know.
+///
+/// # Errors
+///
+/// As the service says.
+pub fn counted(what: Counted) -> Result<u64> {
+    match is_multiple() {
+        true => PROCESS.request([process::COUNTED, what as u64, 0, 0]),
+        false => Ok(0),
+    }
 }
 
 /// The nodes and pools of the system in their current state.

@@ -315,6 +315,10 @@ counters! {
         Delayed = "dsm.delayed",
         /// Messages that were refused.
         Refused = "dsm.refused",
+        /// Messages about pages that have come in.
+        Received = "dsm.received",
+        /// Pages of which a node that is not the first has got a copy.
+        Replicas = "dsm.replicas",
         /// Messages about threads and regions.
         OtherMessages = "group.messages",
         /// Doorbells rung at other peers.

@@ -63,6 +63,11 @@ pub fn trials() -> Vec<Trial> {
         ),
         test(
             Tiers::FULL.and(Tiers::LONG),
+            "a_sort_in_buckets_takes_two_messages_for_each_page_that_it_writes",
+            sort_in_buckets,
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
             "machines_find_pages_on_their_own_nodes_only",
             witnessed,
         ),
@@ -167,6 +172,46 @@ fn programs(nodes: &[Isa]) -> Result<(), Failed> {
     Ok(())
 }
 
+/// A sort in buckets, of which each iteration runs on the other node than the one before. By the pages of its arrays it is known
+/// what goes to and fro.
+fn sort_in_buckets() -> Result<(), Failed> {
+    const KEYS: u64 = 64;
+    const RANKS: u64 = 2;
+    const ITERATIONS: u64 = 10;
+    for (nodes, style) in [(PAIR, "thread"), (REVERSED, "task")] {
+        let config = |kernels| RunConfig {
+            nodes: nodes.to_vec(),
+            kernels,
+            work: console::app(
+                "npb",
+                format!("--buckets on --place alternate --style {style}"),
+            ),
+            timeout: Some(Duration::from_secs(120)),
+            ..RunConfig::default()
+        };
+        let fused = console::good(&config(Kernels::Fused))?;
+        let (report, text) = console::good(&config(Kernels::Multiple))?;
+        if checksum(&text)? != checksum(&fused.1)? {
+            return Err("another checksum than over one fused kernel".into());
+        }
+        let counter = |report: &RunReport, name: &str| report.counters.get(name).copied();
+        for name in ["is.page-messages", "is.replicas"] {
+            if counter(&fused.0, name) != Some(0) {
+                return Err(format!("{name} of fused kernels is not 0").into());
+            }
+        }
+        // Beside the arrays there are stacks, small tables, and the program's data.
+        let pages = KEYS + KEYS + RANKS;
+        let replicas = counter(&report, "is.replicas").unwrap_or(0);
+        let messages = counter(&report, "is.page-messages").unwrap_or(0);
+        let least = 2 * (pages + ITERATIONS * (KEYS + RANKS));
+        if !(pages..pages + 20).contains(&replicas) || !(least..least + 400).contains(&messages) {
+            return Err(format!("{replicas} pages, {messages} messages, at least {least}").into());
+        }
+    }
+    Ok(())
+}
+
 /// The origin of the pages dies, or the other node: the program ends, and the node that lives gives all frames back.
 fn deaths() -> Result<(), Failed> {
     for n in 0..size(2, 4, 50) as usize {
@@ -255,6 +300,9 @@ fn npb(
             counted(&report, Counted::Faults)?,
             counted(&report, Counted::PageMessages)?,
         );
+        if counted(&report, Counted::Received)? != messages {
+            return Err(what(&"messages that were sent have not come").into());
+        }
         if faults == 0 || messages != 2 * faults {
             return Err(what(&format_args!(
                 "{faults} faults needed the other node, with {messages} messages"

@@ -5,12 +5,16 @@
 //! | `--bench` | `is`, `cg`, `mg`, `ft`, `all`: one after the other | `is` |
 //! | `--style` | `task`: an async task, which migrates between phases; `thread`: a plain thread, which migrates inside of them too | `task` |
 //! | `--class` | `S`, `W`, `A` | `S` |
-//! | `--hop` | `on`: each phase runs on the other node than the one before, `off` | `on` |
+//! | `--hop` | `on`, `off`: the thread stays where it starts | `on` |
+//! | `--place` | with hops, where phases run. `phases`: each on the other node than the one before; `alternate`: each iteration on the other node than the one before, the first at home; `offload`: all iterations away, and the thread comes home between two of them | `phases` |
+//! | `--buckets` | `on`: IS with buckets, as the official program is built; an iteration is one phase; `off` | `off` |
 //! | `--home` | `x86_64`, `aarch64`: where it starts, and runs without hops | where it starts |
 //! | `--every` | a thread moves to the other node at every Nth point that it passes inside of phases; 0: at none | 0 |
 //! | `--at` | a thread moves once, at the Nth point; 0: never | 0 |
 //!
-//! Each timed phase is a sample of window [`REGION`] of the simulator. Each benchmark ends with a checksum of all
+//! Each timed phase is a sample of window [`REGION`] of the simulator. Of benchmark `b` it reports `b.timed-ns`, fused time from the first
+//! timed phase to the end of the last, and over several kernels `b.page-messages` and `b.replicas`: messages about pages from the start of the
+//! program to the end of the last timed phase, and pages of which another node than the first has got a copy. Each benchmark ends with a checksum of all
 //! results, which is the same however the program is run.
 #![no_std]
 #![no_main]
@@ -18,6 +22,7 @@
 
 extern crate alloc;
 
+mod place;
 mod tasks;
 mod threads;
 
@@ -25,7 +30,9 @@ use dyad::prelude::thread::*;
 use dyad::sys::marker;
 use dyad_abi::marker::WindowId;
 use npb_kernels::class::Class;
+use npb_kernels::is;
 use npb_kernels::kernel::{Kernel, Phase};
+use place::Place;
 
 /// The window around what is timed.
 pub const REGION: u16 = WindowId::FREE;
@@ -59,7 +66,8 @@ struct Options {
     benches: Vec<Bench>,
     class: Class,
     is_task: bool,
-    hop: bool,
+    place: Place,
+    buckets: bool,
     home: Option<Isa>,
     every: u64,
     at: u64,
@@ -68,8 +76,16 @@ struct Options {
 impl Options {
     #[inline(never)]
     fn read(args: &Args) -> Result<Options> {
-        const KNOWN: [&str; 7] = [
-            "--bench", "--style", "--class", "--hop", "--home", "--every", "--at",
+        const KNOWN: [&str; 9] = [
+            "--bench",
+            "--style",
+            "--class",
+            "--hop",
+            "--place",
+            "--buckets",
+            "--home",
+            "--every",
+            "--at",
         ];
         args.expect_options(&KNOWN)?;
         let bench = args.one_of("--bench", &["is", "cg", "mg", "ft", "all"], "is")?;
@@ -82,6 +98,18 @@ impl Options {
                 return Err(Error::usage(format_args!("{option} {what}")));
             }
         }
+        let hops = args.one_of("--hop", &["on", "off"], "on")? == "on";
+        if !hops && args.value("--place").is_some() {
+            let why = "--place says where phases run, and with --hop off they run where it starts";
+            return Err(Error::usage(why));
+        }
+        let names = Place::ALL.map(Place::name);
+        let place = args.one_of("--place", &names, if hops { "phases" } else { "home" })?;
+        let place = Place::ALL.into_iter().find(|p| p.name() == place);
+        let buckets = args.one_of("--buckets", &["on", "off"], "off")? == "on";
+        if buckets && bench != "is" && bench != "all" {
+            return Err(Error::usage("--buckets is for IS only: --bench is"));
+        }
         let number = |name| args.number(name, 0, 0..=u64::MAX);
         let mut benches = Bench::ALL.to_vec();
         benches.retain(|b| bench == "all" || bench == b.name());
@@ -89,11 +117,22 @@ impl Options {
             benches,
             class: Class::parse(class).unwrap_or(Class::S),
             is_task,
-            hop: args.one_of("--hop", &["on", "off"], "on")? == "on",
+            place: place.unwrap_or(Place::Phases),
+            buckets,
             home: args.value("--home").and(Isa::parse(home)),
             every: number("--every")?,
             at: number("--at")?,
         })
+    }
+}
+
+impl Options {
+    /// A run of IS.
+    fn keys(&self) -> is::Run {
+        match self.buckets {
+            true => is::Run::with_buckets(self.class),
+            false => is::Run::new(self.class),
+        }
     }
 }
 

@@ -9,17 +9,18 @@ use npb_kernels::class::Class;
 use npb_kernels::kernel::Kernel;
 use npb_kernels::{cg, ft, is, mg};
 
+use crate::place::{Place, Side, Taken, Way};
 use crate::{Bench, Options, advance};
 
 pub(crate) async fn main(options: Options) -> Result<()> {
-    for bench in options.benches {
-        let sides = Sides::settle(options.home, options.hop).await?;
-        let class = options.class;
+    for &bench in &options.benches {
+        let hops = options.place != Place::Home;
+        let sides = Sides::settle(options.home, hops).await?;
         match bench {
-            Bench::Is => sort(&sides, class).await?,
-            Bench::Cg => conjugate_gradients(&sides, class).await?,
-            Bench::Mg => multigrid(&sides, class).await?,
-            Bench::Ft => fourier_transform(&sides, class).await?,
+            Bench::Is => sort(&sides, &options).await?,
+            Bench::Cg => conjugate_gradients(&sides, &options).await?,
+            Bench::Mg => multigrid(&sides, &options).await?,
+            Bench::Ft => fourier_transform(&sides, &options).await?,
         }
     }
     Ok(())
@@ -39,7 +40,8 @@ struct Title<'a> {
 
 const FLOATING_POINT: &str = "floating point";
 
-async fn sort(sides: &Sides, class: Class) -> Result<()> {
+async fn sort(sides: &Sides, options: &Options) -> Result<()> {
+    let class = options.class;
     let size = format!("{}", class.keys());
     let title = Title {
         name: "IS",
@@ -48,8 +50,8 @@ async fn sort(sides: &Sides, class: Class) -> Result<()> {
         operation: "keys ranked",
     };
     title.announce(sides, class);
-    let mut kernel = is::Run::new(class);
-    let ran = Ran::of(&mut kernel, sides).await?;
+    let mut kernel = options.keys();
+    let ran = Ran::of(&mut kernel, sides, options.place).await?;
     let full = match kernel.order() {
         Some(Ok(())) => Ok("keys in order, none lost".to_string()),
         Some(Err(e)) => Err(e.to_string()),
@@ -64,7 +66,8 @@ async fn sort(sides: &Sides, class: Class) -> Result<()> {
     }
 }
 
-async fn conjugate_gradients(sides: &Sides, class: Class) -> Result<()> {
+async fn conjugate_gradients(sides: &Sides, options: &Options) -> Result<()> {
+    let class = options.class;
     let size = format!("{}", class.rows());
     let title = Title {
         name: "CG",
@@ -76,7 +79,7 @@ async fn conjugate_gradients(sides: &Sides, class: Class) -> Result<()> {
     let mut kernel = cg::Run::new(class);
     println!(" Numbers in the matrix:  {}", kernel.cg().entries());
     println!();
-    let ran = Ran::of(&mut kernel, sides).await?;
+    let ran = Ran::of(&mut kernel, sides, options.place).await?;
     println!("   iteration           ||r||                 zeta");
     for (i, step) in kernel.steps().iter().enumerate() {
         println!(
@@ -89,7 +92,8 @@ async fn conjugate_gradients(sides: &Sides, class: Class) -> Result<()> {
     ran.conclude(&title, class, &kernel)
 }
 
-async fn multigrid(sides: &Sides, class: Class) -> Result<()> {
+async fn multigrid(sides: &Sides, options: &Options) -> Result<()> {
+    let class = options.class;
     let n = class.points();
     let size = format!("{n} x {n} x {n}");
     let title = Title {
@@ -100,7 +104,7 @@ async fn multigrid(sides: &Sides, class: Class) -> Result<()> {
     };
     title.announce(sides, class);
     let mut kernel = mg::Mg::new(class);
-    let ran = Ran::of(&mut kernel, sides).await?;
+    let ran = Ran::of(&mut kernel, sides, options.place).await?;
     if let Some(norm) = kernel.norm() {
         let official = class.residual_norm();
         println!(" L2 norm = {norm:e}, official {official:e}");
@@ -108,7 +112,8 @@ async fn multigrid(sides: &Sides, class: Class) -> Result<()> {
     ran.conclude(&title, class, &kernel)
 }
 
-async fn fourier_transform(sides: &Sides, class: Class) -> Result<()> {
+async fn fourier_transform(sides: &Sides, options: &Options) -> Result<()> {
+    let class = options.class;
     let [nx, ny, nz] = class.cuboid();
     let size = format!("{nx} x {ny} x {nz}");
     let title = Title {
@@ -119,7 +124,7 @@ async fn fourier_transform(sides: &Sides, class: Class) -> Result<()> {
     };
     title.announce(sides, class);
     let mut kernel = ft::Ft::new(class);
-    let ran = Ran::of(&mut kernel, sides).await?;
+    let ran = Ran::of(&mut kernel, sides, options.place).await?;
     for (i, sum) in kernel.sums().iter().enumerate() {
         println!(
             " T = {:>3}  Checksum = {:.12} {:+.12}i",
@@ -150,8 +155,7 @@ impl Title<'_> {
 /// What a run took.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ran {
-    /// Time of the timed phases, and of the migrations before them.
-    timed: Duration,
+    taken: Taken,
     /// Phases, timed or not.
     phases: u32,
     /// Migrations.
@@ -160,16 +164,23 @@ struct Ran {
 
 impl Ran {
     /// Runs a kernel to its end, and comes home.
-    async fn of(kernel: &mut impl Kernel, sides: &Sides) -> Result<Ran> {
-        let mut ran = Ran::default();
+    async fn of(kernel: &mut impl Kernel, sides: &Sides, place: Place) -> Result<Ran> {
+        let (mut ran, mut way) = (Ran::default(), Way::new(place));
         while let Some(phase) = kernel.next() {
-            let start = Instant::now();
-            ran.hops += u32::from(sides.go_to_turn(ran.phases).await?);
-            advance(kernel, phase, &mut || ());
-            ran.phases += 1;
-            if phase.timed {
-                ran.timed += start.elapsed();
+            ran.taken.before(phase)?;
+            let (first, side) = way.before(phase);
+            for side in first.into_iter().chain([side]) {
+                let moved = sides.go_to_side(side == Side::Away).await?;
+                ran.hops += u32::from(moved);
             }
+            advance(kernel, phase, &mut || ());
+            ran.taken.after(phase);
+            ran.phases += 1;
+        }
+        ran.taken.end()?;
+        if ran.taken.lacks_replicas() {
+            sides.go_to_side(true).await?;
+            ran.taken.count_replicas()?;
         }
         ran.hops += u32::from(sides.go_home().await?);
         Ok(ran)
@@ -177,7 +188,7 @@ impl Ran {
 
     /// Prints the tail of the output, and reports the verification as a check.
     fn conclude(&self, title: &Title<'_>, class: Class, kernel: &impl Kernel) -> Result<()> {
-        let us = self.timed.as_micros().max(1);
+        let us = self.taken.time.as_micros().max(1);
         let verdict = kernel.verify();
         let line = |name: &str, value: &dyn Display| {
             println!(" {name:<16}= {:>24}", format!("{value}"));
@@ -200,6 +211,7 @@ impl Ran {
         println!();
         let name = title.name.to_lowercase();
         report::counter(&format!("{name}.hops"), self.hops.into());
+        self.taken.report(&name);
         let ok = report::check(&format!("{name}.verification"), verdict.ok, verdict.detail);
         println!(" Checksum of all results = {:016x}", kernel.checksum());
         match ok {

@@ -10,8 +10,9 @@ use dyad::prelude::thread::*;
 use dyad::{report, thread};
 use npb_kernels::class::Class;
 use npb_kernels::kernel::Kernel;
-use npb_kernels::{cg, ft, is, mg};
+use npb_kernels::{cg, ft, mg};
 
+use crate::place::{Place, Side, Taken, Way};
 use crate::{Bench, Options, advance};
 
 pub(crate) fn main(options: &Options) -> Result<()> {
@@ -19,7 +20,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         let route = Route::begin(options)?;
         let class = options.class;
         match bench {
-            Bench::Is => run(bench, class, &mut is::Run::new(class), &route)?,
+            Bench::Is => run(bench, class, &mut options.keys(), &route)?,
             Bench::Cg => run(bench, class, &mut cg::Run::new(class), &route)?,
             Bench::Mg => run(bench, class, &mut mg::Mg::new(class), &route)?,
             Bench::Ft => run(bench, class, &mut ft::Ft::new(class), &route)?,
@@ -30,17 +31,28 @@ pub(crate) fn main(options: &Options) -> Result<()> {
 
 fn run(bench: Bench, class: Class, kernel: &mut impl Kernel, route: &Route) -> Result<()> {
     let name = bench.name();
-    let mut phases = 0;
+    let (mut phases, mut way, mut taken) = (0, Way::new(route.place), Taken::default());
     while let Some(phase) = kernel.next() {
-        route.phase(phases)?;
+        taken.before(phase)?;
+        let (first, side) = way.before(phase);
+        for side in first.into_iter().chain([side]) {
+            route.go_to(side)?;
+        }
         advance(kernel, phase, &mut || route.point());
+        taken.after(phase);
         phases += 1;
+    }
+    taken.end()?;
+    if taken.lacks_replicas() {
+        route.go(route.away)?;
+        taken.count_replicas()?;
     }
     route.end()?;
     let verdict = kernel.verify();
     println!("NPB {name} class {class}: {phases} phases");
     println!("{}", verdict.detail);
     let moved = route.conclude(name);
+    taken.report(name);
     let ok = report::check(&format!("{name}.verification"), verdict.ok, &verdict.detail);
     println!("Checksum of all results = {:016x}", kernel.checksum());
     match ok && moved {
@@ -54,7 +66,7 @@ fn run(bench: Bench, class: Class, kernel: &mut impl Kernel, route: &Route) -> R
 struct Route {
     home: NodeId,
     away: NodeId,
-    hops: bool,
+    place: Place,
     every: u64,
     at: u64,
     points: Cell<u64>,
@@ -74,7 +86,7 @@ impl Route {
             home,
             // If there is no other node it stays.
             away: system()?.partner(home).unwrap_or(home),
-            hops: options.hop,
+            place: options.place,
             every: options.every,
             at: options.at,
             points: Cell::new(0),
@@ -83,11 +95,11 @@ impl Route {
         })
     }
 
-    /// Goes to the node of a phase that so many phases come before.
-    fn phase(&self, before: u32) -> Result<()> {
-        match self.hops && before % 2 == 1 {
-            true => self.go(self.away),
-            false => self.go(self.home),
+    /// Goes to the node of a phase.
+    fn go_to(&self, side: Side) -> Result<()> {
+        match side {
+            Side::Home => self.go(self.home),
+            Side::Away => self.go(self.away),
         }
     }
 

@@ -55,6 +55,24 @@ fn is_is_the_same_in_every_mode() {
     let (_, texts) = same_in_all("is", &MODES);
     assert_eq!(hops(&texts), [22, 22, 0, 0]);
     same_in_all("is", &["--class W", "--class W --hop off --home aarch64"]);
+    let modes = [
+        "--place home",
+        "--place phases",
+        "--place alternate",
+        "--place offload",
+        "--style thread --place alternate",
+    ];
+    let modes = modes.map(|m| format!("--buckets on {m}"));
+    let modes: Vec<&str> = modes.iter().map(String::as_str).collect();
+    let (_, texts) = same_in_all("is", &modes[..4]);
+    // Home, the ten iterations in turn, and home; away and back for each.
+    assert_eq!(hops(&texts), [0, 12, 12, 20]);
+    let (code, text) = run(&format!("--bench is {}", modes[4]));
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(
+        line(&text, "Checksum").trim(),
+        line(&texts[0], "Checksum").trim()
+    );
 }
 
 #[test]
@@ -116,6 +134,15 @@ fn wrong_arguments_are_explained() {
         (
             "--hops on",
             "unknown option \"--hops\"; possible: --bench, --style, --class, --hop",
+        ),
+        (
+            "--hop off --place home",
+            "with --hop off they run where it starts",
+        ),
+        ("--bench cg --buckets on", "--buckets is for IS only"),
+        (
+            "--place there",
+            "--place cannot be \"there\"; possible: home, phases, alternate, offload",
         ),
         ("--every 3", "--every is for threads only"),
         (

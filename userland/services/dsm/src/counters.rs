@@ -32,6 +32,10 @@ pub struct Counters {
     pub absent: u64,
     /// Messages that found a full ring and went out later.
     pub delayed: u64,
+    /// Messages about pages that have come in.
+    pub received: u64,
+    /// Pages of which a node that is not the origin has got a copy; one that it has lost meanwhile, too.
+    pub replicas: u64,
     /// Messages and calls that were refused, by reason: indexed with [`Refusal::index`].
     pub refusals: [u64; Refusal::COUNT],
 }

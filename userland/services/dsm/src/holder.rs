@@ -154,7 +154,10 @@ impl<
         }
         match core::mem::replace(&mut record.leaf, true) {
             true => port.act(Action::Protect { page, right }),
-            false => port.act(Action::Map { page, right }),
+            false => {
+                self.counters.replicas += u64::from(!own);
+                port.act(Action::Map { page, right });
+            }
         }
         record.right = right;
         record.pend = None;

@@ -146,6 +146,8 @@ impl<
                 deferred: 0,
                 absent: 0,
                 delayed: 0,
+                received: 0,
+                replicas: 0,
                 refusals: [0; Refusal::COUNT],
             },
         }
@@ -269,6 +271,7 @@ impl<
             }
             Event::Received { from, message } => {
                 self.admit(from, &message)?;
+                self.counters.received += u64::from(!message.body.is_of_regions());
                 self.dispatch(now, from, message, port)
             }
             Event::Expired { page } => {

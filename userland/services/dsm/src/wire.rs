@@ -144,6 +144,11 @@ impl Body {
         granted || matches!(self, Body::Contents { .. })
     }
 
+    /// Whether it is about a region, not about a page.
+    pub const fn is_of_regions(self) -> bool {
+        matches!(self, Body::Drop { .. } | Body::Dropped { .. })
+    }
+
     /// Whether the origin is the receiver. Otherwise a holder is.
     pub const fn is_for_origin(self) -> bool {
         matches!(

@@ -574,6 +574,8 @@ impl Actor {
             (Counted::Local, c.local),
             (Counted::Deferred, c.deferred),
             (Counted::Delayed, c.delayed),
+            (Counted::Received, c.received),
+            (Counted::Replicas, c.replicas),
             (Counted::OtherMessages, self.other_messages),
             (Counted::Doorbells, self.doorbells),
             (Counted::Bytes, self.outside.bytes),

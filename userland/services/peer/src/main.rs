@@ -22,6 +22,7 @@
 //! | `process::MOVE` (`door::PROCESS`) | program counter, stack pointer, frame pointer | status, and the same three |
 //! | `process::ARRIVED` (`door::PROCESS`) | | status, and the same three |
 //! | `process::EXIT` (`door::PROCESS`) | code | none: init ends the group |
+//! | `process::COUNTED` (`door::PROCESS`) | number of a counter | what this node has counted |
 //! | `op::END`, `op::COUNTER` (init) | | 0, or the number |
 //!
 //! | error | why |

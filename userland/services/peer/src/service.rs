@@ -130,12 +130,15 @@ fn from_init(call: &Call) -> Result<u64> {
             slots::end(rt::hardware(ORIGIN).where_am_i()?.node);
             Ok(SLOTS.has_stopped().into())
         }
-        op::COUNTER => {
-            let counter = usize::try_from(a).ok().and_then(|n| actor::COUNTERS.get(n));
-            Ok(counter.ok_or(Error::BadArgument)?.load(Ordering::Relaxed))
-        }
+        op::COUNTER => counted(a),
         _ => Err(Error::BadArgument),
     }
+}
+
+/// What has been counted under a number.
+fn counted(n: u64) -> Result<u64> {
+    let counter = usize::try_from(n).ok().and_then(|n| actor::COUNTERS.get(n));
+    Ok(counter.ok_or(Error::BadArgument)?.load(Ordering::Relaxed))
 }
 
 /// The peer cannot go on: the group ends. Does not return.
@@ -223,6 +226,7 @@ fn process(here: NodeId, n: u64, call: &Call) -> [u64; 4] {
             let refused = INIT.request([process::EXIT, a, 0, 0]);
             return rt::words(Err(refused.err().unwrap_or(Error::Corrupt)));
         }
+        process::COUNTED => return rt::words(counted(a)),
         process::END_THREAD => slots::ask(here, n, [ask::END_THREAD, 0, 0, 0, 0]),
         process::START => slots::ask(here, n, [ask::START, a, b, 0, 0]),
         process::WAKE => slots::ask(here, n, [ask::WAKE, a, 0, 0, 0]),

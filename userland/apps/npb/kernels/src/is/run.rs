@@ -8,6 +8,10 @@ use crate::kernel::{Cursor, Kernel, Phase, Plan, Verdict};
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
+    /// Counts and ranks, and forgets the result: for runs with buckets.
+    WarmUp,
+    /// Counts and ranks: for runs with buckets.
+    Whole,
     Count,
     Rank,
     Sort,
@@ -17,8 +21,9 @@ enum Step {
 impl Step {
     const fn name(self) -> &'static str {
         match self {
+            Step::WarmUp => "warm up",
             Step::Count => "count",
-            Step::Rank => "rank",
+            Step::Whole | Step::Rank => "rank",
             Step::Sort => "sort",
             Step::VerifyOrder => "verify order",
         }
@@ -29,6 +34,15 @@ static PLAN: Plan<Step> = Plan {
     start: &[],
     untimed: 0,
     each: &[Step::Count, Step::Rank],
+    iterations: ITERATIONS,
+    end: &[Step::Sort, Step::VerifyOrder],
+};
+
+/// With buckets an iteration is one phase, and one is made before the first, as in the official program.
+static WITH_BUCKETS: Plan<Step> = Plan {
+    start: &[Step::WarmUp],
+    untimed: 1,
+    each: &[Step::Whole],
     iterations: ITERATIONS,
     end: &[Step::Sort, Step::VerifyOrder],
 };
@@ -47,12 +61,20 @@ pub struct Run {
 impl Run {
     /// Generates the keys.
     pub fn new(class: Class) -> Run {
-        let is = Is::generate(class);
+        Run::of(Is::generate(class), &PLAN)
+    }
+
+    /// Generates the keys for a run with buckets. Each iteration is one phase.
+    pub fn with_buckets(class: Class) -> Run {
+        Run::of(Is::with_buckets(class), &WITH_BUCKETS)
+    }
+
+    fn of(is: Is, plan: &'static Plan<Step>) -> Run {
         let mut sum = Fnv::new();
         sum.word(is.keys_checksum());
         Run {
             is,
-            cursor: Cursor::new(&PLAN),
+            cursor: Cursor::new(plan),
             passed: 0,
             wrong: None,
             order: None,
@@ -76,6 +98,16 @@ impl Run {
     }
 }
 
+impl Run {
+    fn rank(&mut self, t: u32) {
+        self.is.accumulate();
+        match self.is.verify_partial(t) {
+            Ok(n) => self.passed += n,
+            Err(e) => self.wrong = self.wrong.or(Some(e)),
+        }
+    }
+}
+
 impl Kernel for Run {
     fn next(&self) -> Option<Phase> {
         self.cursor.phase(Step::name)
@@ -91,12 +123,19 @@ impl Kernel for Run {
                 self.is.count_with(point);
             }
             Step::Rank => {
-                self.is.accumulate();
-                match self.is.verify_partial(t) {
-                    Ok(n) => self.passed += n,
-                    Err(e) => self.wrong = self.wrong.or(Some(e)),
-                }
+                self.rank(t);
                 self.sum.word(self.is.ranks_checksum());
+            }
+            Step::WarmUp => {
+                self.is.stamp(1);
+                self.is.count_with(point);
+                self.is.accumulate();
+            }
+            // Nothing is done in it that the official program does not do.
+            Step::Whole => {
+                self.is.stamp(t);
+                self.is.count_with(point);
+                self.rank(t);
             }
             Step::Sort => {
                 self.is.sort();
@@ -140,6 +179,17 @@ mod tests {
         assert!(whole.verify().ok, "{:?}", whole.verify());
         assert_eq!(phases, 22);
         assert!(points >= 10, "{points}");
+    }
+
+    #[test]
+    fn runs_with_buckets_verify() {
+        let mut whole = Run::with_buckets(Class::S);
+        let (mut phases, mut points) = (0, 0);
+        run(&mut whole, |_| phases += 1, || points += 1);
+        assert!(whole.verify().ok, "{:?}", whole.verify());
+        assert_eq!(phases, 13);
+        assert!(points >= 100, "{points}");
+        assert_eq!(whole.order(), Some(&Ok(())));
     }
 
     #[test]
