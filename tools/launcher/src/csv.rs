@@ -1,8 +1,8 @@
 //! The outcome of a run as comma-separated values: a row per node and region of interest.
 //!
 //! Columns are, in this order: what identifies the row, the settings, what the run was made with
-//! ([`Versions::COLUMNS`]), every key of [`crate::sim::keys`] with its value for the node, what was counted, and where the
-//! time went. Fields with commas, quotes or line ends are quoted as RFC 4180 has it.
+//! ([`Versions::COLUMNS`]), every key of [`crate::sim::keys`] with its value for the node, what was counted, where the time
+//! went, and what the program, the services and the kernels have counted. Fields with commas, quotes or line ends are quoted as RFC 4180 has it.
 
 use dyad_abi::service::peer::Kernels;
 use dyad_sim_model::config::{Order, SimConfig};
@@ -15,7 +15,7 @@ use crate::sim::keys::{KEYS, Place};
 use crate::sim::outcome::Part;
 
 /// Name and version of the form, in the first column of every row.
-pub const SCHEMA: &str = "dyad.run.csv/2";
+pub const SCHEMA: &str = "dyad.run.csv/3";
 
 /// Columns before the versions, which come before the keys.
 const HEAD: [&str; 22] = [
@@ -51,6 +51,15 @@ const TIMES: [&str; 5] = [
     "closure_ppm",
 ];
 
+/// The column with the run's counters, as `NAME=VALUE NAME=VALUE`, in the first row of the whole run.
+pub const COUNTED: &str = "counters";
+
+/// The value of a counter in a cell of that column.
+pub fn counter(cell: &str, name: &str) -> Option<u64> {
+    let mut pairs = cell.split(' ').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(n, _)| *n == name)?.1.parse().ok()
+}
+
 /// The names of all columns.
 pub fn header() -> Vec<String> {
     let keys = KEYS
@@ -65,6 +74,7 @@ pub fn header() -> Vec<String> {
         .chain(TIMES.iter().map(ToString::to_string))
         .chain(Counters::NAMES.iter().map(ToString::to_string))
         .chain(breakdown)
+        .chain([COUNTED.to_string()])
         .collect()
 }
 
@@ -168,6 +178,10 @@ fn row(report: &RunReport, node: usize, part: Option<&Part>) -> Vec<String> {
     };
     row.extend(numbers(Counters::NAMES.len(), |p| p.counters.values()));
     row.extend(numbers(Breakdown::NAMES.len(), |p| p.breakdown_ps.values()));
+    let is_first = node == 0 && part.is_none_or(|p| p.region.is_none());
+    let counters = report.counters.iter().filter(|_| is_first);
+    let counters: Vec<String> = counters.map(|(name, n)| format!("{name}={n}")).collect();
+    row.push(counters.join(" "));
     row
 }
 

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | [`bench`](mod@bench) | runs, statistics, tables and pages of `cargo xtask bench` |
 //! | [`sweep`](mod@sweep) | matrices of settings and their table |
+//! | [`compare`] | fused kernels against kernels that only exchange messages |
 //! | [`sensitivity`] | which conclusions depend on which extension of the simulator |
 //! | [`statistics`] | mean, deviation and confidence of repeated measurements |
 //! | [`gallery`](mod@gallery) | programs on crates from the registry, compared with the host |
+//! | [`npb`] | names of kernels and classes |
 //! | [`held`] | many runs, of which only those that fail leave logs |
 //! | [`validate`] | comparisons of `cargo xtask validate-sim` |
 //! | [`qemu_plugins`] | plugins of others that both compare with |
@@ -18,8 +20,10 @@
 extern crate dyad_launcher;
 
 pub mod bench;
+pub mod compare;
 pub mod gallery;
 pub mod held;
+pub mod npb;
 pub mod qemu_plugins;
 pub mod sensitivity;
 pub mod statistics;

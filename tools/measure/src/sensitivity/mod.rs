@@ -12,6 +12,7 @@ use dyad_launcher::config::{Named, Number, OrderName, RunConfig, Settings, Sim};
 use dyad_launcher::error::Error;
 use dyad_sim_model::config::MemoryModel;
 
+use crate::npb::{Bench, Class};
 use crate::sweep::Planned;
 pub use extensions::{EXTENSIONS, Extension, PROFILE};
 pub use results::{OfBench, Results, Row};
@@ -20,59 +21,6 @@ pub use results::{OfBench, Results, Row};
 pub const SCHEMA: &str = "dyad.sensitivity/1";
 /// Bound on a run, in seconds, unless told otherwise.
 pub const DEFAULT_TIMEOUT: u64 = 3600;
-
-/// A kernel of the NAS benchmarks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bench {
-    /// Integer sort.
-    Is,
-    /// Conjugate gradients.
-    Cg,
-    /// Multigrid.
-    Mg,
-    /// Fourier transform.
-    Ft,
-}
-
-impl Bench {
-    /// All of them.
-    pub const ALL: [Bench; 4] = [Bench::Is, Bench::Cg, Bench::Mg, Bench::Ft];
-
-    /// Name on command lines.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Bench::Is => "is",
-            Bench::Cg => "cg",
-            Bench::Mg => "mg",
-            Bench::Ft => "ft",
-        }
-    }
-}
-
-/// Size of the problem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// Small.
-    S,
-    /// Of a workstation.
-    W,
-    /// Larger.
-    A,
-}
-
-impl Class {
-    /// All of them.
-    pub const ALL: [Class; 3] = [Class::S, Class::W, Class::A];
-
-    /// Name on command lines.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Class::S => "S",
-            Class::W => "W",
-            Class::A => "A",
-        }
-    }
-}
 
 /// What is compared with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,8 +71,6 @@ impl Compared {
 }
 
 names! {
-    "kernel of NPB": Bench;
-    "class": Class;
     "choice of kernels": Compared;
 }
 

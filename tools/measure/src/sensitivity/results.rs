@@ -7,7 +7,8 @@ use dyad_abi::marker::WindowId;
 use dyad_launcher::sim::table::time;
 use serde_json::{Map, Value, json};
 
-use super::{Bench, EXTENSIONS, Matrix, PROFILE, Point, rows};
+use super::{EXTENSIONS, Matrix, PROFILE, Point, rows};
+use crate::npb::Bench;
 use crate::sweep::Rows;
 
 /// A row of a table.

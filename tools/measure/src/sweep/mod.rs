@@ -27,7 +27,7 @@ use versions::Columns;
 pub use versions::{Difference, OtherVersions};
 
 /// Name and version of the form of the table, in the first column of every row.
-const CSV_SCHEMA: &str = "dyad.sweep.csv/2";
+const CSV_SCHEMA: &str = "dyad.sweep.csv/3";
 /// Columns before those of a run.
 const HEAD: [&str; 6] = [
     "sweep_schema",

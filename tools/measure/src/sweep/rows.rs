@@ -27,6 +27,15 @@ pub(super) fn header() -> Vec<String> {
 }
 
 impl Rows {
+    /// A table without rows.
+    #[cfg(test)]
+    pub(crate) fn none() -> Rows {
+        Rows {
+            header: header(),
+            rows: Vec::new(),
+        }
+    }
+
     /// Reads a table.
     ///
     /// # Errors
@@ -77,6 +86,11 @@ impl<'a> Row<'a> {
     /// The value of a column that is a number, if it is known.
     pub fn number(self, column: &str) -> Option<u64> {
         self.cell(column).parse().ok()
+    }
+
+    /// A counter of the run, in the row that has them.
+    pub fn counter(self, name: &str) -> Option<u64> {
+        csv::counter(self.cell(csv::COUNTED), name)
     }
 
     /// Whether it is of a good run.

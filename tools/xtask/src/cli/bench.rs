@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use dyad_abi::Isa;
 use dyad_abi::service::peer::{RingPlace, Transport};
 
+use super::compare::{CompareArgs, compare};
 use super::result::{self, check_file, write_file};
 use dyad_launcher::config::{Bytes, Json, Named, Names, Nodes, OUTPUT};
 use dyad_launcher::display::{Display, Verbosity};
@@ -32,6 +33,8 @@ enum Suite {
     Migration(MigrationArgs),
     /// Measure what a page fault costs that needs another kernel's message, by its parts
     Faults(FaultsArgs),
+    /// Compare fused kernels with kernels that only exchange messages, on NPB
+    Compare(CompareArgs),
     /// Count in which functions the instructions of operations are, on both ISAs
     Stages(StagesArgs),
     /// Measure how much each level of simulation slows machines down, beside QEMU's own cache model
@@ -169,6 +172,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<u8, Error> {
         Suite::Quiescence(args) => quiescence(args),
         Suite::Migration(args) => migration(args),
         Suite::Faults(args) => faults(args),
+        Suite::Compare(args) => compare(args),
         Suite::Stages(args) => stages(args),
         Suite::Sim(args) => sim(args),
     }
@@ -360,6 +364,7 @@ mod tests {
             Suite::Quiescence(args) => args.results.json.json,
             Suite::Migration(args) => args.results.json.json,
             Suite::Faults(args) => args.results.json.json,
+            Suite::Compare(args) => args.json.json,
             Suite::Stages(args) => args.results.json.json,
             Suite::Sim(args) => args.results.json.json,
         }
@@ -373,6 +378,7 @@ mod tests {
             "quiescence",
             "migration",
             "faults",
+            "compare",
             "stages",
             "sim",
         ] {

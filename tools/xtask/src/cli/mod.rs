@@ -2,6 +2,7 @@
 
 mod bench;
 mod build;
+mod compare;
 mod doctor;
 mod explore;
 mod gallery;

@@ -10,7 +10,8 @@ use super::shape::Shape;
 use dyad_launcher::config::{Json, Named, Names, PoolSize, Settings, Whole};
 use dyad_launcher::error::Error;
 use dyad_launcher::paths;
-use dyad_measure::sensitivity::{Bench, Class, Compared, DEFAULT_TIMEOUT, Matrix, Results, runs};
+use dyad_measure::npb::{Bench, Class};
+use dyad_measure::sensitivity::{Compared, DEFAULT_TIMEOUT, Matrix, Results, runs};
 use dyad_measure::sweep::{Rows, Table, make};
 
 #[derive(Debug, Args)]

@@ -135,7 +135,7 @@ fn a_sweep_goes_on_after_a_failure_and_resumes_with_it() {
     let whole = std::fs::read_to_string(&path).unwrap();
     let lines = whole.lines().take(1 + 4 * 5 + 1);
     let mut cut = lines.fold(String::new(), |text, line| text + line + "\n");
-    cut.push_str("dyad.sweep.csv/2,seed=9,1,\"ab");
+    cut.push_str("dyad.sweep.csv/3,seed=9,1,\"ab");
     std::fs::write(&path, cut).unwrap();
     for node in ["0", "1"] {
         c.env(format!("STUB_{node}"), "ok");
@@ -170,7 +170,7 @@ fn a_sweep_adds_no_rows_of_another_version() {
     assert_eq!(status, Some(0), "{t}");
     let names = ["sweep_schema", "commit", "xtask", "kernel_x86_64", "plugin"];
     let rows = columns(&d, &names);
-    assert_eq!(rows[0][0], "dyad.sweep.csv/2");
+    assert_eq!(rows[0][0], "dyad.sweep.csv/3");
     for row in &rows {
         assert!(row.iter().all(|cell| !cell.is_empty()), "{row:?}");
     }

@@ -22,7 +22,7 @@
 
 extern crate alloc;
 
-mod place;
+mod placement;
 mod tasks;
 mod threads;
 
@@ -32,7 +32,7 @@ use dyad_abi::marker::WindowId;
 use npb_kernels::class::Class;
 use npb_kernels::is;
 use npb_kernels::kernel::{Kernel, Phase};
-use place::Place;
+use placement::Placement;
 
 /// The window around what is timed.
 pub const REGION: u16 = WindowId::FREE;
@@ -66,7 +66,7 @@ struct Options {
     benches: Vec<Bench>,
     class: Class,
     is_task: bool,
-    place: Place,
+    place: Placement,
     buckets: bool,
     home: Option<Isa>,
     every: u64,
@@ -103,9 +103,9 @@ impl Options {
             let why = "--place says where phases run, and with --hop off they run where it starts";
             return Err(Error::usage(why));
         }
-        let names = Place::ALL.map(Place::name);
+        let names = Placement::ALL.map(Placement::name);
         let place = args.one_of("--place", &names, if hops { "phases" } else { "home" })?;
-        let place = Place::ALL.into_iter().find(|p| p.name() == place);
+        let place = Placement::ALL.into_iter().find(|p| p.name() == place);
         let buckets = args.one_of("--buckets", &["on", "off"], "off")? == "on";
         if buckets && bench != "is" && bench != "all" {
             return Err(Error::usage("--buckets is for IS only: --bench is"));
@@ -117,7 +117,7 @@ impl Options {
             benches,
             class: Class::parse(class).unwrap_or(Class::S),
             is_task,
-            place: place.unwrap_or(Place::Phases),
+            place: place.unwrap_or(Placement::Phases),
             buckets,
             home: args.value("--home").and(Isa::parse(home)),
             every: number("--every")?,

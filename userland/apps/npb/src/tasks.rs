@@ -9,12 +9,12 @@ use npb_kernels::class::Class;
 use npb_kernels::kernel::Kernel;
 use npb_kernels::{cg, ft, is, mg};
 
-use crate::place::{Place, Side, Taken, Way};
+use crate::placement::{Itinerary, Placement, Side, Taken};
 use crate::{Bench, Options, advance};
 
 pub(crate) async fn main(options: Options) -> Result<()> {
     for &bench in &options.benches {
-        let hops = options.place != Place::Home;
+        let hops = options.place != Placement::Home;
         let sides = Sides::settle(options.home, hops).await?;
         match bench {
             Bench::Is => sort(&sides, &options).await?,
@@ -164,8 +164,8 @@ struct Ran {
 
 impl Ran {
     /// Runs a kernel to its end, and comes home.
-    async fn of(kernel: &mut impl Kernel, sides: &Sides, place: Place) -> Result<Ran> {
-        let (mut ran, mut way) = (Ran::default(), Way::new(place));
+    async fn of(kernel: &mut impl Kernel, sides: &Sides, place: Placement) -> Result<Ran> {
+        let (mut ran, mut way) = (Ran::default(), Itinerary::new(place));
         while let Some(phase) = kernel.next() {
             ran.taken.before(phase)?;
             let (first, side) = way.before(phase);

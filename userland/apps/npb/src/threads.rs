@@ -12,7 +12,7 @@ use npb_kernels::class::Class;
 use npb_kernels::kernel::Kernel;
 use npb_kernels::{cg, ft, mg};
 
-use crate::place::{Place, Side, Taken, Way};
+use crate::placement::{Itinerary, Placement, Side, Taken};
 use crate::{Bench, Options, advance};
 
 pub(crate) fn main(options: &Options) -> Result<()> {
@@ -31,7 +31,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
 
 fn run(bench: Bench, class: Class, kernel: &mut impl Kernel, route: &Route) -> Result<()> {
     let name = bench.name();
-    let (mut phases, mut way, mut taken) = (0, Way::new(route.place), Taken::default());
+    let (mut phases, mut way, mut taken) = (0, Itinerary::new(route.place), Taken::default());
     while let Some(phase) = kernel.next() {
         taken.before(phase)?;
         let (first, side) = way.before(phase);
@@ -66,7 +66,7 @@ fn run(bench: Bench, class: Class, kernel: &mut impl Kernel, route: &Route) -> R
 struct Route {
     home: NodeId,
     away: NodeId,
-    place: Place,
+    place: Placement,
     every: u64,
     at: u64,
     points: Cell<u64>,

@@ -8,9 +8,9 @@ const NONE: u16 = u16::MAX;
 /// What the first of a heap has above it.
 const TOP: u16 = u16::MAX - 1;
 
-/// The place of a thread in its heap.
+/// A thread in its heap.
 #[derive(Clone, Copy)]
-struct Place {
+struct Sleeper {
     deadline: u64,
     priority: Priority,
     /// The one that is not later; [`NONE`]: the thread is in no heap.
@@ -24,7 +24,7 @@ struct Place {
 
 /// Deadlines, at most one for each thread number below `N` (at most 65533).
 pub struct Timers<const N: usize> {
-    places: [Place; N],
+    sleepers: [Sleeper; N],
     /// The thread of each priority with the earliest deadline.
     first: [u16; PRIORITIES],
     /// A bit for each priority that has deadlines.
@@ -44,7 +44,7 @@ impl<const N: usize> Timers<N> {
     pub const fn new() -> Self {
         const { Self::FITS };
         Timers {
-            places: [Place {
+            sleepers: [Sleeper {
                 deadline: 0,
                 priority: Priority::LOWEST,
                 above: NONE,
@@ -64,7 +64,7 @@ impl<const N: usize> Timers<N> {
         }
         self.cancel(thread);
         let me = thread as u16;
-        self.places[thread] = Place {
+        self.sleepers[thread] = Sleeper {
             deadline,
             priority,
             above: TOP,
@@ -78,25 +78,25 @@ impl<const N: usize> Timers<N> {
 
     /// Takes the deadline of a thread away. `false` if it has none.
     pub fn cancel(&mut self, thread: usize) -> bool {
-        let Some(&place) = self.places.get(thread).filter(|p| p.above != NONE) else {
+        let Some(&sleeper) = self.sleepers.get(thread).filter(|p| p.above != NONE) else {
             return false;
         };
-        self.places[thread].above = NONE;
-        let [left, right] = place.below;
+        self.sleepers[thread].above = NONE;
+        let [left, right] = sleeper.below;
         let rest = self.merge(left, right);
-        if place.above == TOP {
-            self.put_first(place.priority, rest);
+        if sleeper.above == TOP {
+            self.put_first(sleeper.priority, rest);
             return true;
         }
         if rest != NONE {
-            self.places[rest as usize].above = place.above;
+            self.sleepers[rest as usize].above = sleeper.above;
         }
-        let above = &mut self.places[place.above as usize].below;
+        let above = &mut self.sleepers[sleeper.above as usize].below;
         above[usize::from(above[1] == thread as u16)] = rest;
         // Ways have become shorter, up to where another way was the shorter one.
-        let mut at = place.above;
+        let mut at = sleeper.above;
         while at != TOP && self.level(at) {
-            at = self.places[at as usize].above;
+            at = self.sleepers[at as usize].above;
         }
         true
     }
@@ -125,7 +125,7 @@ impl<const N: usize> Timers<N> {
         while priorities != 0 {
             let thread = self.first[priorities.trailing_zeros() as usize] as usize;
             priorities &= priorities - 1;
-            let at = self.places[thread].deadline;
+            let at = self.sleepers[thread].deadline;
             if earliest.is_none_or(|(other, _)| at < other) {
                 earliest = Some((at, thread));
             }
@@ -138,7 +138,7 @@ impl<const N: usize> Timers<N> {
         if first == NONE {
             self.used &= !(1 << priority.index());
         } else {
-            self.places[first as usize].above = TOP;
+            self.sleepers[first as usize].above = TOP;
             self.used |= 1 << priority.index();
         }
     }
@@ -148,11 +148,11 @@ impl<const N: usize> Timers<N> {
         if a == NONE || b == NONE {
             return a.min(b);
         }
-        let is_later = self.places[b as usize].deadline < self.places[a as usize].deadline;
+        let is_later = self.sleepers[b as usize].deadline < self.sleepers[a as usize].deadline;
         let (first, second) = if is_later { (b, a) } else { (a, b) };
-        let below = self.merge(self.places[first as usize].below[1], second);
-        self.places[below as usize].above = first;
-        self.places[first as usize].below[1] = below;
+        let below = self.merge(self.sleepers[first as usize].below[1], second);
+        self.sleepers[below as usize].above = first;
+        self.sleepers[first as usize].below[1] = below;
         self.level(first);
         first
     }
@@ -161,16 +161,16 @@ impl<const N: usize> Timers<N> {
     fn level(&mut self, at: u16) -> bool {
         let rank = |at: u16| match at {
             NONE => 0,
-            at => self.places[at as usize].rank,
+            at => self.sleepers[at as usize].rank,
         };
-        let [left, right] = self.places[at as usize].below;
+        let [left, right] = self.sleepers[at as usize].below;
         let (left_rank, right_rank) = (rank(left), rank(right));
-        let place = &mut self.places[at as usize];
+        let sleeper = &mut self.sleepers[at as usize];
         if left_rank < right_rank {
-            place.below = [right, left];
+            sleeper.below = [right, left];
         }
-        let before = place.rank;
-        place.rank = 1 + left_rank.min(right_rank);
-        before != place.rank
+        let before = sleeper.rank;
+        sleeper.rank = 1 + left_rank.min(right_rank);
+        before != sleeper.rank
     }
 }

@@ -7,7 +7,7 @@ use npb_kernels::kernel::Phase;
 
 /// How phases are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Placement {
     /// All run at home.
     Home,
     /// Each runs on the other node than the one before.
@@ -19,16 +19,21 @@ pub enum Place {
     Offload,
 }
 
-impl Place {
-    pub const ALL: [Place; 4] = [Place::Home, Place::Phases, Place::Alternate, Place::Offload];
+impl Placement {
+    pub const ALL: [Placement; 4] = [
+        Placement::Home,
+        Placement::Phases,
+        Placement::Alternate,
+        Placement::Offload,
+    ];
 
     /// What the option calls it.
     pub const fn name(self) -> &'static str {
         match self {
-            Place::Home => "home",
-            Place::Phases => "phases",
-            Place::Alternate => "alternate",
-            Place::Offload => "offload",
+            Placement::Home => "home",
+            Placement::Phases => "phases",
+            Placement::Alternate => "alternate",
+            Placement::Offload => "offload",
         }
     }
 }
@@ -42,8 +47,8 @@ pub enum Side {
 
 /// The way of a benchmark over the nodes.
 #[derive(Clone, Copy, Debug)]
-pub struct Way {
-    place: Place,
+pub struct Itinerary {
+    place: Placement,
     /// Phases so far.
     phases: u32,
     /// The iteration of the phase before.
@@ -52,9 +57,9 @@ pub struct Way {
     iterates: bool,
 }
 
-impl Way {
-    pub const fn new(place: Place) -> Way {
-        Way {
+impl Itinerary {
+    pub const fn new(place: Placement) -> Itinerary {
+        Itinerary {
             place,
             phases: 0,
             iteration: 0,
@@ -70,13 +75,14 @@ impl Way {
         let odd = self.phases % 2 == 1;
         self.phases += 1;
         let away = |is_away| if is_away { Side::Away } else { Side::Home };
-        let first = (is_new && phase.timed && self.place == Place::Offload).then_some(Side::Home);
+        let first =
+            (is_new && phase.timed && self.place == Placement::Offload).then_some(Side::Home);
         let side = match self.place {
-            Place::Home => Side::Home,
-            Place::Phases => away(odd),
-            Place::Alternate if phase.iteration == 0 => away(!self.iterates),
-            Place::Alternate => away(phase.iteration.is_multiple_of(2)),
-            Place::Offload => away(phase.timed),
+            Placement::Home => Side::Home,
+            Placement::Phases => away(odd),
+            Placement::Alternate if phase.iteration == 0 => away(!self.iterates),
+            Placement::Alternate => away(phase.iteration.is_multiple_of(2)),
+            Placement::Offload => away(phase.timed),
         };
         (first, side)
     }
