@@ -12,6 +12,7 @@ pub mod faults;
 pub mod longest;
 pub mod migration;
 mod page;
+pub mod pages;
 mod peers;
 mod quiescence;
 mod report;

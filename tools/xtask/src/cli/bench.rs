@@ -33,6 +33,8 @@ enum Suite {
     Migration(MigrationArgs),
     /// Measure what a page fault costs that needs another kernel's message, by its parts
     Faults(FaultsArgs),
+    /// Measure what it costs to reach pages of another node, by messages and through shared memory
+    Pages(PagesArgs),
     /// Compare fused kernels with kernels that only exchange messages, on NPB
     Compare(CompareArgs),
     /// Count in which functions the instructions of operations are, on both ISAs
@@ -131,6 +133,20 @@ struct FaultsArgs {
 }
 
 #[derive(Debug, Args)]
+struct PagesArgs {
+    /// Memory models [default: separated,shared,fully-shared]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    models: Vec<Named<MemoryModel>>,
+    /// Fewer pages, to see that it works
+    #[arg(long)]
+    quick: bool,
+    #[command(flatten)]
+    results: Results,
+    #[command(flatten)]
+    page: Page,
+}
+
+#[derive(Debug, Args)]
 struct StagesArgs {
     /// Operations of `bench kernel` and `bench migration` [default: those of the book's page]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = operation)]
@@ -172,6 +188,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<u8, Error> {
         Suite::Quiescence(args) => quiescence(args),
         Suite::Migration(args) => migration(args),
         Suite::Faults(args) => faults(args),
+        Suite::Pages(args) => pages(args),
         Suite::Compare(args) => compare(args),
         Suite::Stages(args) => stages(args),
         Suite::Sim(args) => sim(args),
@@ -251,6 +268,22 @@ fn faults(args: &FaultsArgs) -> Result<u8, Error> {
     }
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
     let figures = faults::faults(&plan, &mut args.results.display())?;
+    args.page
+        .publish(&figures.table(), &figures.json(), Some(&figures.page()))?;
+    verdict(figures.problem())
+}
+
+fn pages(args: &PagesArgs) -> Result<u8, Error> {
+    args.results.open(&args.page)?;
+    let mut plan = bench::pages::Plan::default();
+    if !args.models.is_empty() {
+        plan.models = args.models.iter().map(|m| m.0).collect();
+    }
+    if args.quick {
+        (plan.pages, plan.few) = (128, 64);
+    }
+    setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
+    let figures = bench::pages::pages(&plan, &mut args.results.display())?;
     args.page
         .publish(&figures.table(), &figures.json(), Some(&figures.page()))?;
     verdict(figures.problem())
@@ -364,6 +397,7 @@ mod tests {
             Suite::Quiescence(args) => args.results.json.json,
             Suite::Migration(args) => args.results.json.json,
             Suite::Faults(args) => args.results.json.json,
+            Suite::Pages(args) => args.results.json.json,
             Suite::Compare(args) => args.json.json,
             Suite::Stages(args) => args.results.json.json,
             Suite::Sim(args) => args.results.json.json,
@@ -378,6 +412,7 @@ mod tests {
             "quiescence",
             "migration",
             "faults",
+            "pages",
             "compare",
             "stages",
             "sim",

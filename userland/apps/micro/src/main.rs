@@ -12,6 +12,8 @@
 //! | `--depths` | a list: frames above the place where the thread migrates, 1 to 64 | `1,2,4,8,16,32,64` |
 //! | `--times` | how often it goes there and back, 1 to 100000 | 64 |
 //!
+//! The times of pattern `p` are reported as `pages.p.load-ns` and `pages.p.store-ns`, of all pages together.
+//!
 //! Times are those of the clock: simulated with `--sim timing`, the host's without. What was
 //! touched and what frames return is checked.
 #![no_std]
@@ -19,6 +21,8 @@
 #![deny(unsafe_code)]
 
 mod faults;
+
+use core::hint::black_box;
 
 use dyad::prelude::thread::*;
 use dyad::{report, thread};
@@ -82,8 +86,11 @@ fn touch(pattern: Pattern, count: usize, lines: usize, nodes: Nodes) -> Moved<To
             }
             Act::Warm(side) => {
                 nodes.go(side)?;
-                let sum = pages.as_ref().map(|p| p.load(lines, &mut || ()));
-                touched.good &= sum.is_some();
+                if let Some(pages) = &pages {
+                    // Loads whose sum nobody wants would be left out.
+                    let sum = black_box(pages.load(lines, &mut || ()));
+                    touched.good &= pages.check(lines, sum);
+                }
             }
             Act::Measure(side) => {
                 nodes.go(side)?;
@@ -218,6 +225,10 @@ fn tell_pages(plan: &Plan, pattern: Pattern, touched: &Touched) -> bool {
     let count = plan.count * plan.lines;
     let (loads, stores) = (each(touched.loads, count), each(touched.stores, count));
     println!("{:<10} {loads:>12} {stores:>12}", pattern.name());
+    for (what, time) in [("load", touched.loads), ("store", touched.stores)] {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        report::counter(&format!("pages.{}.{what}-ns", pattern.name()), ns);
+    }
     report::check(&format!("pages.{}", pattern.name()), touched.good, "")
 }
 
