@@ -2,12 +2,13 @@
 //!
 //! | option | values | default |
 //! |---|---|---|
-//! | `--bench` | `is`, `cg`, `mg`, `ft`, `all`: one after the other | `is` |
+//! | `--bench` | `is`, `cg`, `mg`, `ft`, `all`: these, one after the other; `ep` | `is` |
 //! | `--style` | `task`: an async task, which migrates between phases; `thread`: a plain thread, which migrates inside of them too | `task` |
 //! | `--class` | `S`, `W`, `A` | `S` |
 //! | `--hop` | `on`, `off`: the thread stays where it starts | `on` |
 //! | `--place` | with hops, where phases run. `phases`: each on the other node than the one before; `alternate`: each iteration on the other node than the one before, the first at home; `offload`: all iterations away, and the thread comes home between two of them | `phases` |
 //! | `--buckets` | `on`: IS with buckets, as the official program is built; an iteration is one phase; `off` | `off` |
+//! | `--threads` | of EP, 1 to 64: so many plain threads share the batches, each on a node and CPU of its own as far as there are any | 1 |
 //! | `--home` | `x86_64`, `aarch64`: where it starts, and runs without hops | where it starts |
 //! | `--every` | a thread moves to the other node at every Nth point that it passes inside of phases; 0: at none | 0 |
 //! | `--at` | a thread moves once, at the Nth point; 0: never | 0 |
@@ -22,6 +23,7 @@
 
 extern crate alloc;
 
+mod parallel;
 mod placement;
 mod tasks;
 mod threads;
@@ -44,9 +46,11 @@ enum Bench {
     Cg,
     Mg,
     Ft,
+    Ep,
 }
 
 impl Bench {
+    /// Those of `all`.
     const ALL: [Bench; 4] = [Bench::Is, Bench::Cg, Bench::Mg, Bench::Ft];
 
     /// What options and checks call it.
@@ -56,6 +60,7 @@ impl Bench {
             Bench::Cg => "cg",
             Bench::Mg => "mg",
             Bench::Ft => "ft",
+            Bench::Ep => "ep",
         }
     }
 }
@@ -71,24 +76,26 @@ struct Options {
     home: Option<Isa>,
     every: u64,
     at: u64,
+    threads: u32,
 }
 
 impl Options {
     #[inline(never)]
     fn read(args: &Args) -> Result<Options> {
-        const KNOWN: [&str; 9] = [
+        const KNOWN: [&str; 10] = [
             "--bench",
             "--style",
             "--class",
             "--hop",
             "--place",
             "--buckets",
+            "--threads",
             "--home",
             "--every",
             "--at",
         ];
         args.expect_options(&KNOWN)?;
-        let bench = args.one_of("--bench", &["is", "cg", "mg", "ft", "all"], "is")?;
+        let bench = args.one_of("--bench", &["is", "cg", "mg", "ft", "all", "ep"], "is")?;
         let class = args.one_of("--class", &Class::ALL.map(Class::name), "S")?;
         let home = args.one_of("--home", &Isa::ALL.map(Isa::name), isa().name())?;
         let is_task = args.one_of("--style", &["task", "thread"], "task")? == "task";
@@ -112,7 +119,13 @@ impl Options {
         }
         let number = |name| args.number(name, 0, 0..=u64::MAX);
         let mut benches = Bench::ALL.to_vec();
-        benches.retain(|b| bench == "all" || bench == b.name());
+        benches.push(Bench::Ep);
+        benches.retain(|b| bench == b.name() || bench == "all" && *b != Bench::Ep);
+        let threads = args.number("--threads", 1, 1..=64)? as u32;
+        if args.value("--threads").is_some() && (bench != "ep" || is_task) {
+            let why = "--threads is for plain threads of EP: --bench ep --style thread";
+            return Err(Error::usage(why));
+        }
         Ok(Options {
             benches,
             class: Class::parse(class).unwrap_or(Class::S),
@@ -122,6 +135,7 @@ impl Options {
             home: args.value("--home").and(Isa::parse(home)),
             every: number("--every")?,
             at: number("--at")?,
+            threads,
         })
     }
 }

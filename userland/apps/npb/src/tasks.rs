@@ -7,7 +7,7 @@ use dyad::report;
 use dyad::sides::Sides;
 use npb_kernels::class::Class;
 use npb_kernels::kernel::Kernel;
-use npb_kernels::{cg, ft, is, mg};
+use npb_kernels::{cg, ep, ft, is, mg};
 
 use crate::placement::{Itinerary, Placement, Side, Taken};
 use crate::{Bench, Options, advance};
@@ -21,6 +21,7 @@ pub(crate) async fn main(options: Options) -> Result<()> {
             Bench::Cg => conjugate_gradients(&sides, &options).await?,
             Bench::Mg => multigrid(&sides, &options).await?,
             Bench::Ft => fourier_transform(&sides, &options).await?,
+            Bench::Ep => pairs(&sides, &options).await?,
         }
     }
     Ok(())
@@ -133,6 +134,21 @@ async fn fourier_transform(sides: &Sides, options: &Options) -> Result<()> {
             sum.im
         );
     }
+    ran.conclude(&title, class, &kernel)
+}
+
+async fn pairs(sides: &Sides, options: &Options) -> Result<()> {
+    let class = options.class;
+    let size = format!("{} batches", class.batches());
+    let title = Title {
+        name: "EP",
+        size: &size,
+        iterations: ep::ITERATIONS,
+        operation: "random pairs",
+    };
+    title.announce(sides, class);
+    let mut kernel = ep::Run::new(class);
+    let ran = Ran::of(&mut kernel, sides, options.place).await?;
     ran.conclude(&title, class, &kernel)
 }
 

@@ -10,12 +10,15 @@ use dyad::prelude::thread::*;
 use dyad::{report, thread};
 use npb_kernels::class::Class;
 use npb_kernels::kernel::Kernel;
-use npb_kernels::{cg, ft, mg};
+use npb_kernels::{cg, ep, ft, mg};
 
 use crate::placement::{Itinerary, Placement, Side, Taken};
-use crate::{Bench, Options, advance};
+use crate::{Bench, Options, advance, parallel};
 
 pub(crate) fn main(options: &Options) -> Result<()> {
+    if options.threads > 1 {
+        return parallel::pairs(options);
+    }
     for &bench in &options.benches {
         let route = Route::begin(options)?;
         let class = options.class;
@@ -24,6 +27,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
             Bench::Cg => run(bench, class, &mut cg::Run::new(class), &route)?,
             Bench::Mg => run(bench, class, &mut mg::Mg::new(class), &route)?,
             Bench::Ft => run(bench, class, &mut ft::Ft::new(class), &route)?,
+            Bench::Ep => run(bench, class, &mut ep::Run::new(class), &route)?,
         }
     }
     Ok(())

@@ -118,12 +118,23 @@ fn threads_compute_what_tasks_compute() {
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "takes long without optimisation")]
+fn pairs_are_the_same_however_they_are_shared_out() {
+    let (sum, _) = same_in_all("ep", &["--hop off", ""]);
+    for threads in [1, 2, 3] {
+        let (code, text) = run(&format!("--bench ep --style thread --threads {threads}"));
+        assert_eq!(code, Some(0), "{text}");
+        assert_eq!(line(&text, "Checksum").trim(), sum.trim(), "{threads}");
+    }
+}
+
+#[test]
 fn wrong_arguments_are_explained() {
     for (args, message) in [
         ("--class B", "--class cannot be \"B\"; possible: S, W, A"),
         (
             "--bench lu",
-            "--bench cannot be \"lu\"; possible: is, cg, mg, ft, all",
+            "--bench cannot be \"lu\"; possible: is, cg, mg, ft, all, ep",
         ),
         (
             "--home arm",
@@ -139,6 +150,7 @@ fn wrong_arguments_are_explained() {
             "--hop off --place home",
             "with --hop off they run where it starts",
         ),
+        ("--threads 2", "--threads is for plain threads of EP"),
         ("--bench cg --buckets on", "--buckets is for IS only"),
         (
             "--place there",

@@ -22,6 +22,7 @@ extern crate std;
 pub mod cg;
 pub mod checksum;
 pub mod class;
+pub mod ep;
 pub mod ft;
 pub mod is;
 pub mod kernel;

@@ -57,6 +57,31 @@ fn subtract(a: f64, b: f64) -> (f64, f64) {
     (difference, (a - of_a) - (b - of_b))
 }
 
+/// `2 / (2 n + 1)` for the first `n`: the series of `ln((1 + s) / (1 - s))` by powers of the square of `s`.
+const LN_SERIES: [f64; 12] = {
+    let mut terms = [0.0; 12];
+    let mut n = 0;
+    while n < terms.len() {
+        terms[n] = 2.0 / (2 * n + 1) as f64;
+        n += 1;
+    }
+    terms
+};
+
+/// The natural logarithm of a positive normal number. Its error is below two units in the last place, but near one.
+pub fn ln(x: f64) -> f64 {
+    // A mantissa between the roots of 1/2 and 2 makes the series short.
+    const ROOT_2: u64 = 0x3ff6_a09e_667f_3bcd;
+    let bits = x.to_bits();
+    let mantissa = bits & ((1 << 52) - 1) | 0x3ff << 52;
+    let is_large = mantissa > ROOT_2;
+    let exponent = (bits >> 52) as i64 - 0x3ff + i64::from(is_large);
+    let m = f64::from_bits(mantissa - (u64::from(is_large) << 52));
+    let s = (m - 1.0) / (m + 1.0);
+    let k = exponent as f64;
+    k * LN_2[0] + (s * polynomial(&LN_SERIES, s * s) + k * LN_2[1])
+}
+
 /// Sine and cosine of an angle of at most 2^19.
 ///
 /// Larger angles give numbers without meaning.

@@ -172,3 +172,18 @@ fn bits_do_not_change() {
     }
     assert_eq!(sum.value(), 0x72bf_31d6_97f0_4c7c);
 }
+
+#[test]
+fn logarithms_are_right() {
+    let mut x = 5e-8;
+    while x < 1e6 {
+        let (found, right) = (ln(x), f64::ln(x));
+        let error = (found - right).abs();
+        assert!(
+            error <= 4.0 * f64::EPSILON * right.abs().max(0.1),
+            "{x}: {found}, {right}"
+        );
+        x *= 1.000_37;
+    }
+    assert_eq!(ln(1.0), 0.0);
+}
