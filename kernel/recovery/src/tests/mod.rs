@@ -9,6 +9,7 @@ mod intents;
 mod nodes;
 mod regions;
 mod rows;
+mod supplies;
 mod threads;
 mod waking;
 
