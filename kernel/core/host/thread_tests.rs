@@ -4,7 +4,9 @@
 // Outcomes of in-kernel tests carry their text.
 #![allow(clippy::result_large_err)]
 
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
+use std::rc::Rc;
 
 use dyad_abi::cap::{
     CapIndex, CapType, Event, ObjectKind, ReceiveOp, Rights, SendOp, Stopped, ThreadOp, Woken,
@@ -509,6 +511,47 @@ fn a_dispatch_that_comes_too_late_costs_nothing() {
         }
     }
     assert!(late > 3, "only {late} steps before it has the thread");
+}
+
+/// Another CPU changes the budget between any two steps of a dispatch, so no exchange succeeds: the dispatch is refused, and
+/// what is owed stays owed. The next dispatch pays it.
+#[test]
+fn a_debt_that_cannot_be_paid_stays_owed() {
+    const ALL: u64 = 70_000_000;
+    const OWED: u64 = 9_000;
+    fn interfere(budgets: &'static Budgets, until: Rc<Cell<bool>>) {
+        if !until.get() {
+            budgets.left[0].fetch_add(1, Ordering::Relaxed);
+            crash::later(0, move || interfere(budgets, until));
+        }
+    }
+    solo::<MockX86>(|rig, m| {
+        let (time, object) = rig.new_cap(ObjectKind::Time)?;
+        let budgets: &'static Budgets = find(m.node(), object, Budgets::KIND)?;
+        budgets.left[0].store(ALL, Ordering::Relaxed);
+        budgets.debt[0].store(OWED, Ordering::Relaxed);
+        let (cap, _) = thread(rig, None, 3);
+        let call = || m.call::<MockX86>(me(rig), op(cap, DISPATCH), &[1_000, time.get().into()]);
+        let over = Rc::new(Cell::new(false));
+        let until = over.clone();
+        let refused = Cell::new(None);
+        crash::between(
+            0,
+            move || interfere(budgets, until),
+            || refused.set(Some(call())),
+        );
+        over.set(true);
+        crash::now();
+        assert!(matches!(refused.get(), Some(Left::User(pc)) if pc != ENTRY));
+        assert_eq!(result::<MockX86>(me(rig)).0, Error::Again.code());
+        assert_eq!(budgets.debt[0].load(Ordering::Relaxed), OWED);
+        let left = budgets.left[0].load(Ordering::Relaxed);
+        assert!(left > ALL, "no exchange has been made");
+        assert_eq!(call(), Left::User(ENTRY));
+        assert_eq!(budgets.debt[0].load(Ordering::Relaxed), 0);
+        assert_eq!(budgets.left[0].load(Ordering::Relaxed), left - OWED - 1_000);
+        Ok(None)
+    });
 }
 
 /// The first dispatch of a thread takes the slow path, later ones the fast path, which leaves budgets to the slow one.
