@@ -5,6 +5,7 @@
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,17 +15,20 @@ use dyad_abi::{Error, Isa, Result};
 use dyad_shm::frame::WeakRef;
 
 use super::race_tests::{at_each_step, at_each_step_of};
-use super::system::{System, cpu};
+use super::system::{System, cpu, cx};
 use super::{MockX86, crash};
 use crate::ktest::rig::Rig;
 use crate::ktest::spaces;
 use crate::sched::dispatch::OpOutcome;
 use crate::syscall::ops::component::set_parts;
+use crate::syscall::ops::memory;
 use crate::syscall::slowpath::ENTER;
 use crate::syscall::{entry, ops};
 use dyad_machine::kernel_ctx::KernelCtx;
 use dyad_object::component::{Component, Entry};
 use dyad_object::find;
+use dyad_object::kinds::CAPTBL_ROOT;
+use dyad_object::space::Space;
 
 /// Handlers: entry point and badge.
 const HANDLERS: [(u64, u64); 3] = [(0x1000, 1), (0x2000, 2), (0x3000, 3)];
@@ -155,6 +159,51 @@ fn of_two_that_configure_a_component_one_wins_as_a_whole() {
         }
         came
     });
+}
+
+/// A part is given up between any two steps of a change of parts: a component has one reference for each part that it has, and
+/// is given up with them.
+#[test]
+fn a_component_keeps_no_reference_for_a_part_that_is_given_up() {
+    for gives_table in [false, true] {
+        let mut pins = BTreeSet::new();
+        for steps in 0.. {
+            let s = System::new(64);
+            let [table, space] = [CAPTBL_ROOT, Space::KIND].map(|kind| s.object(kind));
+            let object = s.object(Component::KIND);
+            let (m, other) = (s.x(), s.a());
+            let part = if gives_table { table } else { space };
+            let act = move || {
+                // Refused once the component has it.
+                let _ = memory::to_untyped(&cx(other), part.frame);
+                m.enter();
+            };
+            let c = cx(m);
+            let component: &'static Component = find(m.node(), object, Component::KIND).unwrap();
+            let set = Cell::new(Ok(()));
+            let came = crash::between(steps, act, || {
+                set.set(set_parts(&c, component, table, space));
+            });
+            let has = [&component.captbl, &component.space]
+                .map(|word| u32::from(c.words().read(word) != 0));
+            let refs = s.refs(object);
+            assert_eq!(
+                refs,
+                has[0] + has[1],
+                "before step {steps}: {:?}",
+                set.get()
+            );
+            let given_up = memory::to_untyped(&c, object.frame);
+            assert!(given_up.is_ok(), "before step {steps}: {given_up:?}");
+            pins.insert(has);
+            if !came {
+                break;
+            }
+        }
+        // Refused by the check or by the first pin, and by the pin of the space; and in time.
+        let expected = if gives_table { 2 } else { 3 };
+        assert_eq!(pins.len(), expected, "{pins:?}");
+    }
 }
 
 /// A writer changes the handler all the time, on another CPU. What readers find is one of its handlers, or
