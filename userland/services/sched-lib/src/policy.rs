@@ -1,5 +1,7 @@
 //! The scheduler of one CPU: what to do next.
 
+use dyad_abi::cap::Woken;
+
 use crate::ready::{Group, PRIORITIES, Popped, Priority, ReadyQueues};
 use crate::timers::Timers;
 
@@ -51,6 +53,19 @@ pub enum News {
     Ready,
     /// The thread waits; if it still does, until this deadline.
     Sleeps(Option<u64>),
+}
+
+impl News {
+    /// What an event of a thread means for its scheduler; `None` if the thread has ended. `waits_until` asks the thread for
+    /// its deadline, and is called only if the thread waits.
+    pub fn of(why: Woken, waits_until: impl FnOnce() -> Option<u64>) -> Option<News> {
+        match why {
+            Woken::Ready | Woken::Arrived | Woken::NodeDied => Some(News::Ready),
+            // A message has switched to it and it has stopped again, without `Dispatch`.
+            Woken::Sleeps => Some(News::Sleeps(waits_until())),
+            Woken::Ended => None,
+        }
+    }
 }
 
 /// The next action.

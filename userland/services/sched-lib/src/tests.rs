@@ -8,6 +8,7 @@ use std::vec::Vec;
 
 mod allowance;
 mod fair;
+mod news;
 
 const N: usize = 12;
 

@@ -6,7 +6,7 @@ use core::cell::Cell;
 use core::ptr::with_exposed_provenance;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad_abi::cap::{Event, Stopped, Woken};
+use dyad_abi::cap::{Event, Stopped};
 use dyad_abi::service::{sched, scheduler_line, slot};
 use dyad_abi::{NodeId, Result};
 use dyad_sched::{Entry, GROUPS, Group, News, Next, Priority, SHARED, Scheduler, Stop};
@@ -177,16 +177,9 @@ impl Cpu {
         let Some(entry) = entry(thread) else {
             return;
         };
-        match event.why {
-            Woken::Ready | Woken::Arrived | Woken::NodeDied => {
-                self.scheduler.told(thread, entry, News::Ready);
-            }
-            // A message has switched to it and it has stopped again, without `Dispatch`.
-            Woken::Sleeps => {
-                let news = News::Sleeps(waits_until(thread));
-                self.scheduler.told(thread, entry, news);
-            }
-            Woken::Ended => {
+        match News::of(event.why, || waits_until(thread)) {
+            Some(news) => self.scheduler.told(thread, entry, news),
+            None => {
                 let _ = Cap::<Send>::at(sched::ended(thread as u32)).send();
                 self.scheduler.stopped(thread, entry, Stop::Gone);
             }
