@@ -18,16 +18,20 @@
 //! | atomic read-modify-write | once, as a request for ownership, whether it succeeds or not |
 //! | instructions | the lines of a block when it is entered; a line that the last instruction was in is not fetched again |
 //! | access to a device | not at all; counted |
+//! | translation, if TLBs are simulated | before the access, the fetch or the flush that it is for: `translate` |
 //! | flush, write-back of a line; DC ZVA | by the address, computed from the registers |
 //! | flush of everything | what is written back; the misses that follow |
 //! | trap, return, fence and the like ([`crate::system`]) | its price; counted |
 
 mod overlap;
 mod passed;
+mod translate;
 mod watch;
 
 use passed::Awaited;
 pub use passed::{Part, Passed};
+use translate::OwnMmu;
+pub use translate::PoolWords;
 pub use watch::{Watched, Watcher};
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +46,7 @@ use dyad_sim_model::config::LINE_BYTES;
 use dyad_sim_model::first::Name;
 use dyad_sim_model::overlap::Window;
 use dyad_sim_model::system::{Operation, SystemCosts};
+use dyad_sim_model::translation::Purpose;
 
 use crate::cached::Setup;
 use crate::clock;
@@ -102,14 +107,16 @@ pub struct Line {
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Fetch {
     lines: Box<[Line]>,
+    /// An address on each of the virtual pages that the block is in, if TLBs are simulated.
+    pages: Box<[u64]>,
 }
 
 impl Fetch {
     /// Lines in the order of execution; there is at least one.
-    pub fn new(lines: Vec<Line>) -> Fetch {
+    pub fn new(lines: Vec<Line>, pages: Vec<u64>) -> Fetch {
         assert!(!lines.is_empty(), "a block has instructions");
-        let lines = lines.into();
-        Fetch { lines }
+        let (lines, pages) = (lines.into(), pages.into());
+        Fetch { lines, pages }
     }
 
     /// Its name, for the CPU's word that says what was fetched last; never 0, which is what the word
@@ -160,8 +167,10 @@ pub struct Cpu {
     core: Core<'static>,
     /// Accesses that are under way, if the CPU does anything beside them.
     window: Option<Window>,
+    /// TLBs, if they are simulated.
+    mmu: OwnMmu,
     costs: SystemCosts,
-    /// What [`operate`](Cpu::operate) has counted.
+    /// What [`operate`](Cpu::operate) and translations have counted.
     operated: Counters,
     watchers: Vec<Box<dyn Watcher>>,
     turn: u64,
@@ -197,6 +206,7 @@ impl Cpu {
             tlb: Tlb::new(),
             core: setup.core(number as usize),
             window: setup.window(),
+            mmu: setup.mmu(),
             costs: setup.costs(),
             operated: Counters::default(),
             watchers: setup.watchers(number as usize),
@@ -265,6 +275,15 @@ impl Cpu {
     /// Takes note of any access that has been made.
     #[inline(never)]
     pub fn access<const KIND: u8>(&mut self, probe: &impl Probe) {
+        if self.mmu.is_some() {
+            self.translate_access(KIND, probe);
+        }
+        self.access_translated::<KIND>(probe);
+    }
+
+    /// Takes note of an access whose translation has been paid for.
+    #[inline(always)]
+    fn access_translated<const KIND: u8>(&mut self, probe: &impl Probe) {
         let address = probe.address();
         if address % LINE > EDGE_WIDE && address % LINE + probe.bytes() > LINE {
             return self.crossing(KIND, probe);
@@ -293,8 +312,8 @@ impl Cpu {
     /// Whether every access is to be followed by a look at the time: then none is as simple as it
     /// can be.
     pub fn be_careful(&mut self, careful: bool) {
-        // An access beside others is never simple.
-        let careful = careful || self.window.is_some();
+        // An access beside others is never simple, nor is one whose translation may take time.
+        let careful = careful || self.window.is_some() || self.mmu.is_some();
         self.tlb.hide(careful);
         self.core.hide_names(careful);
     }
@@ -369,6 +388,10 @@ impl Cpu {
         if self.translations_changed.load(Ordering::Relaxed) {
             self.translations_changed.store(false, Ordering::Relaxed);
             self.forget_translations();
+            self.drop_translations();
+        }
+        if self.mmu.is_some() {
+            self.translate_code(&fetch.pages);
         }
         let mut cycles = 0;
         for watcher in &mut self.watchers {
@@ -385,7 +408,7 @@ impl Cpu {
     /// by which AArch64 does that set by set, the first one does it all: the sets are those that QEMU tells the guest of,
     /// not the simulated ones.
     pub fn everything(&mut self, at: u64) {
-        let data = Some(self.core.counts().data());
+        let data = Some(self.data_accesses());
         let first = self.emptied_at != data;
         for watcher in &mut self.watchers {
             watcher.everything(at, first);
@@ -405,6 +428,13 @@ impl Cpu {
             self.unknown += 1;
             return;
         };
+        if self.mmu.is_some() {
+            let purpose = match action.op {
+                LineOp::Zero => Purpose::Store,
+                LineOp::WriteBack | LineOp::Flush | LineOp::Drop => Purpose::Load,
+            };
+            self.translate(purpose, address);
+        }
         let (line, index) = (frame.line(address), frame.index(address) as usize);
         for watcher in &mut self.watchers {
             watcher.line(action, address, line * LINE + address % LINE);

@@ -23,7 +23,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use dyad_abi::Isa;
 use dyad_abi::marker::{Decoded, Marker, MarkerOp, decode};
 use dyad_abi::service::{self, program};
-use dyad_abi::user::{HEAP_BASE, HEAP_END, thread_at};
+use dyad_abi::user::{HEAP_BASE, HEAP_END, PAGE_SIZE, thread_at};
 use dyad_sim_model::account;
 use dyad_sim_model::coherent::{Core, Queues, Releases};
 use dyad_sim_model::config::{Coherence, Level, NodeConfig, SimConfig};
@@ -34,12 +34,14 @@ use dyad_sim_model::report::{
 };
 use dyad_sim_model::shared::Areas;
 use dyad_sim_model::system::SystemCosts;
+use dyad_sim_model::translation::Mmu;
 
-use crate::cache::{Fetch, Line, LineAction, Part, Passed, Watcher};
+use crate::cache::{Fetch, Line, LineAction, Part, Passed, PoolWords, Watcher};
 use crate::classify::{self, kind};
 use crate::clock;
 use crate::code::{CodeMap, PoolFile};
 use crate::ffi::{self, Block, Instruction};
+use crate::invalidation::Invalidation;
 use crate::maintenance::{Maintenance, Scope, maintenance};
 use crate::options::{self, Options};
 use crate::regions::{Region, Regions};
@@ -69,9 +71,12 @@ pub struct Setup {
     words: &'static [AtomicU64],
     code: Mutex<CodeMap>,
     vectors: Option<Vectors>,
+    /// Page tables are read here, if TLBs are simulated.
+    pool_words: Vec<PoolWords>,
     fetches: Intern<Fetch>,
     actions: Intern<LineAction>,
     markers: Intern<MarkerSite>,
+    invalidations: Intern<Invalidation>,
     traced: bool,
     checks: bool,
     /// Until the CPU takes it.
@@ -185,6 +190,17 @@ impl Setup {
             .zip(&config.pools)
             .map(|(file, pool)| PoolFile::open(file, pool.base))
             .collect::<Result<Vec<_>, String>>()?;
+        let pool_words = match own.tlb.is_on() {
+            true => names
+                .iter()
+                .zip(&config.pools)
+                .map(|(file, pool)| {
+                    let words = ffi::map_words(Path::new(file), (pool.size / 8) as usize)?;
+                    Ok((pool.base, words))
+                })
+                .collect::<Result<_, String>>()?,
+            false => Vec::new(),
+        };
         if options.trace.is_some() && own.cpus != 1 {
             return Err("trace works on machines with one CPU".into());
         }
@@ -204,10 +220,12 @@ impl Setup {
             sanitizer,
             words,
             code: Mutex::new(CodeMap::new(isa, pools)),
+            pool_words,
             vectors: options.vectors.map(|first| Vectors::new(isa, first)),
             fetches: Intern::new(),
             actions: Intern::new(),
             markers: Intern::new(),
+            invalidations: Intern::new(),
             traced: tracer.is_some(),
             checks: options.check,
             tracer: Mutex::new(tracer),
@@ -416,6 +434,18 @@ impl Setup {
         Window::new(node.overlap, self.cycle_ps(), node.instruction_ps())
     }
 
+    /// A CPU's TLBs, if translations cost anything. Without coherence kernels make leaves with accessed and dirty set.
+    pub fn mmu(&self) -> Option<Box<Mmu>> {
+        let keys = self.config.nodes[self.node].tlb;
+        let updates = self.config.coherence == Coherence::Coherent;
+        Mmu::new(self.isa, keys, updates).map(Box::new)
+    }
+
+    /// The pools' words, if TLBs are simulated.
+    pub fn pool_words(&self) -> &[PoolWords] {
+        &self.pool_words
+    }
+
     /// Whether a physical address is in a pool.
     pub fn is_fused(&self, physical: u64) -> bool {
         self.memory.locate(line_of(physical)).is_some()
@@ -453,16 +483,17 @@ impl Setup {
     /// A block is being translated.
     pub fn translated(&self, block: &Block) {
         let total = block.instructions();
-        let mut lines: Vec<Line> = Vec::new();
+        let (mut lines, mut pages): (Vec<Line>, Vec<u64>) = Default::default();
         for i in 0..total {
             let instruction = block.instruction(i);
             let (code, len) = instruction.code();
             let code = &code[..len];
             self.add_lines(&mut lines, &instruction, len as u64);
+            self.add_pages(&mut pages, &instruction, len as u64);
             self.report(&instruction, code, (total - i) as u64);
         }
         if !lines.is_empty() {
-            let fetch = self.fetches.get(Fetch::new(lines));
+            let fetch = self.fetches.get(Fetch::new(lines, pages));
             // A block that does not fit the first level misses again when it is executed again.
             let l1i = self.config.nodes[self.node].l1i;
             block.fetch_on_entry(fetch, fetch.len() as u64 <= l1i.sets());
@@ -485,6 +516,12 @@ impl Setup {
         let begins = system::begins(self.isa, self.vectors, instruction.address(), code);
         if let Some(operation) = begins {
             instruction.report_operation(operation);
+        }
+        if self.simulates_tlbs()
+            && let Some(it) = Invalidation::of(self.isa, code, instruction.address())
+        {
+            // Before others are told that there is something to drop.
+            instruction.report_invalidation(self.invalidations.get(it));
         }
         match maintenance(self.isa, code) {
             Some(Maintenance::Line(op, operand)) => {
@@ -510,6 +547,25 @@ impl Setup {
                 instruction.report_accesses(narrow, timed, self.is_alone());
             }
             (_, true) => instruction.watch_accesses(),
+        }
+    }
+
+    /// Whether translations cost anything.
+    fn simulates_tlbs(&self) -> bool {
+        self.config.nodes[self.node].tlb.is_on()
+    }
+
+    /// Adds the virtual pages of an instruction, unless the last one is where it is.
+    fn add_pages(&self, pages: &mut Vec<u64>, instruction: &Instruction<'_>, len: u64) {
+        if !self.simulates_tlbs() {
+            return;
+        }
+        let first = instruction.address();
+        for address in [first, first + len.max(1) - 1] {
+            let page = address & !(PAGE_SIZE - 1);
+            if pages.last() != Some(&page) {
+                pages.push(page);
+            }
         }
     }
 

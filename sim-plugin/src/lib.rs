@@ -20,6 +20,7 @@
 //! | `tlb` | where virtual pages are |
 //! | `code` | where code is in physical memory |
 //! | `maintenance` | instructions that act on caches and translations |
+//! | `invalidation` | instructions that change simulated TLBs and the root |
 //! | `sanitizer` | without coherent caches: what kernels forget to flush |
 //! | `regions` | regions of interest |
 //! | `tracer` | traces of everything that is done to memory |
@@ -50,6 +51,7 @@ mod code;
 mod count;
 #[cfg(not(test))]
 mod ffi;
+mod invalidation;
 mod maintenance;
 mod masked;
 #[cfg(not(test))]

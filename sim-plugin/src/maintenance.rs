@@ -121,7 +121,7 @@ fn x86(code: &[u8]) -> Option<Maintenance> {
 }
 
 /// The operand in memory that a ModR/M byte and what follows it describe.
-fn x86_operand(modrm: u8, rex: u8, tail: &[u8], length: usize) -> Option<Operand> {
+pub fn x86_operand(modrm: u8, rex: u8, tail: &[u8], length: usize) -> Option<Operand> {
     let mode = modrm >> 6;
     let mut operand = Operand::default();
     let mut rest = tail;
@@ -189,7 +189,7 @@ fn aarch64(word: u32) -> Option<Maintenance> {
 
 /// Whose translations a TLBI invalidates. CRm tells the domain: 1 and 3 (5: by range, outer; 2: by range, inner) are
 /// shareable.
-const fn tlbi_scope(word: u32) -> Scope {
+pub const fn tlbi_scope(word: u32) -> Scope {
     match word >> 8 & 15 {
         6 | 7 => Scope::Cpu,
         _ => Scope::Machine,

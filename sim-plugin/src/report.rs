@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! From what was counted to the report: [`dyad_sim_model::report`], schema `dyad.sim/5`.
+//! From what was counted to the report: [`dyad_sim_model::report`], schema `dyad.sim/6`.
 
 use dyad_abi::marker::WindowId;
 use dyad_sim_model::report::{MaskedReport, Spread, WindowReport};

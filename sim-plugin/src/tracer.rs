@@ -73,6 +73,10 @@ impl Watcher for Tracer {
         });
     }
 
+    fn walk(&mut self, access: &Watched) {
+        self.access(access);
+    }
+
     fn fetch(&mut self, lines: &[Line]) {
         for line in lines {
             self.write(Event::Access {

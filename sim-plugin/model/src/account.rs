@@ -110,6 +110,18 @@ counters! {
     fences,
     /// Doorbells rung.
     doorbells,
+    /// Translations found in the second level of TLBs. The driver of the model counts them, and what follows up to the hits of walks.
+    tlb_l2_hits,
+    /// Walks of the tables.
+    walks,
+    /// Loads of entries of tables by walks. They are in `loads` too.
+    walk_loads,
+    /// Stores to entries of tables by walks. They are in `stores` too.
+    walk_stores,
+    /// Walks of tables that could not be read: nothing was charged.
+    walks_unknown,
+    /// Loads and stores of walks that the first level had.
+    walk_hits,
     /// Cycles waited for the second level.
     l2_cycles,
     /// Cycles waited for the last level.
@@ -132,6 +144,8 @@ counters! {
     release_cycles,
     /// Cycles that traps, returns, switches of the root, invalidations of translations, fences and doorbells took.
     system_cycles,
+    /// Cycles that walks took, and hits in the second level of TLBs. They are in no other counter.
+    walk_cycles,
 }
 
 macro_rules! stalls {
@@ -280,19 +294,24 @@ impl Counters {
             root_switches: self.root_switches,
             tlb_invalidations: self.tlb_invalidations,
             fences: self.fences,
+            tlb_l2_hits: self.tlb_l2_hits,
+            walks: self.walks,
+            walk_loads: self.walk_loads,
+            walk_stores: self.walk_stores,
+            walks_unknown: self.walks_unknown,
             ipis_sent: self.doorbells,
             ipis_received: 0,
         }
     }
 
-    /// Cycles that accesses to data waited for the first level, at `l1` each.
+    /// Cycles that accesses to data waited for the first level, at `l1` each. Walks have counters of their own.
     pub const fn l1_cycles(&self, l1: u64) -> u64 {
-        self.l1d_hits() * l1
+        (self.l1d_hits() - self.walk_hits) * l1
     }
 
     /// Cycles waited for memory of all levels: the sum of all latencies that accesses returned.
     pub const fn memory_cycles(&self, l1: u64) -> u64 {
-        self.l1_cycles(l1) + self.stalls().total()
+        self.l1_cycles(l1) + self.stalls().total() + self.walk_cycles
     }
 }
 
@@ -351,6 +370,7 @@ pub const fn breakdown(
         snoop: counts.snoop_cycles * ps,
         release: counts.release_cycles * ps,
         system: counts.system_cycles * ps,
+        walk: counts.walk_cycles * ps,
         ipi: waits.ipi,
         msg_wait: 0,
         idle: waits.idle,
@@ -407,7 +427,7 @@ mod tests {
         assert_eq!(timing.total(), outside + cycles * node.cycle_ps);
         assert!(timing.values().iter().enumerate().all(|(i, &part)| {
             // Only the pool is in the pattern, the link has no price of its own, CPUs have no times of their own, nothing has
-            // a limit, only accesses are made, and waits for messages are told apart later; all else takes time.
+            // a limit, only accesses are made, translations are free, and waits for messages are told apart later; all else takes time.
             let none = [
                 "mem_local",
                 "mem_remote",
@@ -415,6 +435,7 @@ mod tests {
                 "queue",
                 "release",
                 "system",
+                "walk",
                 "msg_wait",
             ];
             (part == 0) == none.contains(&Breakdown::NAMES[i])

@@ -39,6 +39,7 @@ pub fn node(cpus: usize) -> NodeConfig {
         },
         cost: SystemCosts::default(),
         overlap: OverlapConfig::default(),
+        tlb: TlbConfig::default(),
     }
 }
 

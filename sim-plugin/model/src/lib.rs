@@ -17,6 +17,7 @@
 //! | [`overlap`] | accesses that are under way beside each other |
 //! | [`incoherent`] | what kernels forget to write back and to drop, if caches are not coherent |
 //! | [`system`] | traps, fences and the like, and their prices |
+//! | [`translation`] | TLBs, and the walks that their misses take |
 //! | [`trace`] | recorded accesses, and replaying them |
 //! | `naive` | the model again, as simply as possible, to compare with (feature `naive`) |
 //! | [`clock`] | the fused clock: time, events and order of all CPUs |
@@ -44,6 +45,7 @@ mod rows;
 pub mod shared;
 pub mod system;
 pub mod trace;
+pub mod translation;
 
 #[cfg(test)]
 mod fixture;

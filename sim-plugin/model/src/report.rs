@@ -20,7 +20,7 @@ pub use sums::{Breakdown, Counters};
 mod tests;
 
 /// Name and version of the JSON form.
-pub const SCHEMA: &str = "dyad.sim/5";
+pub const SCHEMA: &str = "dyad.sim/6";
 
 /// A CPU of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

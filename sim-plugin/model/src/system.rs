@@ -21,13 +21,21 @@ pub struct SystemCosts {
     pub doorbell: u64,
 }
 
-/// Counters of operations that are no accesses to memory. A trace of accesses does not have them.
-pub const NO_ACCESSES: [&str; 5] = [
+/// Counters of operations that are no accesses to memory, and of what accesses to memory were made for. A trace of accesses does not
+/// have them.
+pub const NO_ACCESSES: [&str; 12] = [
     "traps",
     "returns",
     "root_switches",
     "tlb_invalidations",
     "fences",
+    "tlb_l2_hits",
+    "walks",
+    "walk_loads",
+    "walk_stores",
+    "walks_unknown",
+    "walk_hits",
+    "walk_cycles",
 ];
 
 /// An operation with a price of its own.

@@ -31,6 +31,8 @@ pub struct Watched {
 pub trait Watcher: Send {
     /// An access.
     fn access(&mut self, access: &Watched);
+    /// A walk accesses an entry of a table.
+    fn walk(&mut self, _access: &Watched) {}
     /// Lines of instructions are fetched.
     fn fetch(&mut self, lines: &[Line]);
     /// An instruction acts on the line of a virtual and physical address, the latter with the view of the line.
@@ -48,6 +50,9 @@ impl Cpu {
     /// As [`access`](Cpu::access), by an instruction at `at`, for observers.
     pub fn watched(&mut self, kind: u8, probe: &impl Probe, at: u64) {
         let address = probe.address();
+        if self.mmu.is_some() {
+            self.translate_access(kind, probe);
+        }
         if self.setup.checks() {
             self.check_translation(probe);
         }
@@ -82,9 +87,9 @@ impl Cpu {
             }
         }
         match kind {
-            Kind::LOAD => self.access::<{ Kind::LOAD }>(probe),
-            Kind::STORE => self.access::<{ Kind::STORE }>(probe),
-            _ => self.access::<{ Kind::MODIFY }>(probe),
+            Kind::LOAD => self.access_translated::<{ Kind::LOAD }>(probe),
+            Kind::STORE => self.access_translated::<{ Kind::STORE }>(probe),
+            _ => self.access_translated::<{ Kind::MODIFY }>(probe),
         }
     }
 

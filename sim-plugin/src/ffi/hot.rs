@@ -19,6 +19,7 @@ use super::{
 };
 use crate::cache::{Cpu, EDGE_NARROW, EDGE_WIDE, Fetch, Kind, LineAction, Probe, Quick};
 use crate::cached::MarkerSite;
+use crate::invalidation::Invalidation;
 use crate::tlb::Frame;
 use crate::windows::Place;
 
@@ -199,6 +200,11 @@ extern "C" fn changes_translations(cpu: c_uint, machine: *mut c_void) {
     }
 }
 
+extern "C" fn invalidates(cpu: c_uint, invalidation: *mut c_void) {
+    // SAFETY: 1. A callback of this CPU. 2. What was registered with it is an `Invalidation` that lives for ever.
+    unsafe { this(cpu).invalidate(&*invalidation.cast::<Invalidation>()) }
+}
+
 extern "C" fn operates(cpu: c_uint, operation: *mut c_void) {
     if let Some(&operation) = Operation::ALL.get(operation.addr()) {
         // SAFETY: 1. A callback of this CPU.
@@ -361,6 +367,15 @@ impl Instruction<'_> {
         // SAFETY: 1. The instruction is valid as long as its block; the callback gets what it expects.
         unsafe {
             qemu_plugin_register_vcpu_insn_exec_cb(self.raw, acts_on_line, READ_REGISTERS, data);
+        }
+    }
+
+    /// Reports that it changes TLBs or the root, before it does.
+    pub fn report_invalidation(&self, invalidation: &'static Invalidation) {
+        let data = std::ptr::from_ref(invalidation).cast_mut().cast::<c_void>();
+        // SAFETY: 1. The instruction is valid as long as its block; the callback gets what it expects.
+        unsafe {
+            qemu_plugin_register_vcpu_insn_exec_cb(self.raw, invalidates, READ_REGISTERS, data);
         }
     }
 

@@ -30,13 +30,14 @@ struct RawDescriptor {
 unsafe extern "C" {
     fn qemu_plugin_get_registers() -> *mut RawArray;
     fn qemu_plugin_read_register(handle: *mut c_void, to: *mut RawBytes) -> c_int;
+    fn qemu_plugin_read_memory_vaddr(address: u64, to: *mut RawBytes, len: usize) -> bool;
     // From the GLib that every QEMU is linked with.
     fn g_array_free(array: *mut RawArray, free_segment: c_int) -> *mut c_char;
     fn g_byte_array_new() -> *mut RawBytes;
     fn g_byte_array_set_size(array: *mut RawBytes, len: c_uint) -> *mut RawBytes;
 }
 
-/// The general registers of one CPU, by the numbers that instructions have for them.
+/// The general registers of one CPU, by the numbers that instructions have for them, and memory as it sees it.
 #[derive(Debug)]
 pub struct Registers {
     handles: Vec<*mut c_void>,
@@ -91,6 +92,22 @@ impl Registers {
             g_byte_array_set_size(self.bytes, 0);
             let len = qemu_plugin_read_register(handle, self.bytes);
             if len < 8 || (*self.bytes).len < 8 {
+                return None;
+            }
+            // Guests are little-endian, and so is the host.
+            Some((*self.bytes).data.cast::<u64>().read_unaligned())
+        }
+    }
+
+    /// Reads a word of memory at a virtual address; `None` if nothing is mapped there that this CPU may read now. Only in a
+    /// callback of this CPU.
+    pub fn word_at(&mut self, address: u64) -> Option<u64> {
+        // SAFETY: 1. This is the CPU's thread, in a callback. 2. The array is this CPU's own; QEMU makes it as long as what it reads,
+        // and the length is looked at.
+        unsafe {
+            if !qemu_plugin_read_memory_vaddr(address, self.bytes, size_of::<u64>())
+                || ((*self.bytes).len as usize) < size_of::<u64>()
+            {
                 return None;
             }
             // Guests are little-endian, and so is the host.

@@ -5,7 +5,9 @@ use std::fmt;
 
 use dyad_abi::ident::{MAX_CPUS, MAX_NODES};
 
-use super::{CacheShape, FILTER_WAYS, LINE_BYTES, MemoryModel, NodeConfig, SLACK_NS, SimConfig};
+use super::{
+    CacheShape, FILTER_WAYS, LINE_BYTES, MemoryModel, NodeConfig, SLACK_NS, SimConfig, TlbConfig,
+};
 
 /// Most lines per set.
 pub const MAX_WAYS: u32 = 64;
@@ -156,6 +158,7 @@ impl NodeConfig {
         for (name, shape) in levels {
             shape.check(i, name)?;
         }
+        self.tlb.check(i)?;
         // Lines go through all levels, so one that is smaller than the one above it could only
         // hold what is there too.
         for (upper, lower) in [(0, 2), (1, 2), (2, 3)] {
@@ -166,6 +169,45 @@ impl NodeConfig {
                      must be at least as large as the one above it: enlarge {lower}.size or \
                      reduce {upper}.size",
                     low.size, up.size
+                )
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl TlbConfig {
+    fn check(self, node: usize) -> Result<(), ConfigError> {
+        let levels = [
+            ("tlb.entries", self.entries, "tlb.ways", self.ways),
+            (
+                "tlb.l2-entries",
+                self.l2_entries,
+                "tlb.l2-ways",
+                self.l2_ways,
+            ),
+        ];
+        for (name, entries, of_ways, ways) in levels {
+            let whole = ways != 0 && entries.is_multiple_of(ways);
+            require(
+                entries == 0 || (whole && (entries / ways).is_power_of_two()),
+                || {
+                    format!(
+                        "node {node}: {name} is {entries} and {of_ways} is {ways}; possible are 0 entries, and \
+                         {of_ways} times a power of two"
+                    )
+                },
+            )?;
+        }
+        let below = [
+            ("tlb.l2-entries", self.l2_entries),
+            ("tlb.walk-entries", self.walk_entries),
+        ];
+        for (name, n) in below {
+            require(n == 0 || self.is_on(), || {
+                format!(
+                    "node {node}: {name} is {n}, but tlb.entries is 0, with which translations are free: set \
+                     tlb.entries, or {name} to 0"
                 )
             })?;
         }
@@ -237,6 +279,7 @@ mod tests {
             },
             cost: SystemCosts::default(),
             overlap: crate::overlap::OverlapConfig::default(),
+            tlb: TlbConfig::default(),
         };
         let pool = |base, size| Pool { base, size };
         SimConfig {
@@ -267,7 +310,7 @@ mod tests {
     fn what_is_impossible_is_said_with_what_is_possible() {
         type Change = fn(&mut SimConfig);
         assert_eq!(good().check(), Ok(()));
-        let bad: [(Change, &str); 19] = [
+        let bad: [(Change, &str); 22] = [
             (|c| c.nodes.clear(), "0 nodes: possible are 1 to 8"),
             (|c| c.nodes[1].cpus = 9, "node 1: 9 CPUs"),
             (|c| c.nodes[0].isa = "riscv".into(), "\"riscv\""),
@@ -304,6 +347,18 @@ mod tests {
                     c.nodes[1].l3.size = 8 << 20;
                 },
                 "set l3.size and l3.ways for all nodes",
+            ),
+            (
+                |c| (c.nodes[1].tlb.entries, c.nodes[1].tlb.ways) = (48, 4),
+                "node 1: tlb.entries is 48 and tlb.ways is 4; possible are 0 entries, and tlb.ways times",
+            ),
+            (
+                |c| c.nodes[0].tlb.entries = 64,
+                "tlb.ways is 0; possible are 0 entries",
+            ),
+            (
+                |c| c.nodes[0].tlb.walk_entries = 4,
+                "tlb.walk-entries is 4, but tlb.entries is 0",
             ),
             (|c| c.pools.truncate(2), "2 pools for 2 nodes"),
             (|c| c.pools[1].base -= 64, "pool 1"),

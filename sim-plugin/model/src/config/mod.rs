@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::overlap::OverlapConfig;
 pub use crate::system::SystemCosts;
+pub use crate::translation::TlbConfig;
 pub use check::{ConfigError, MAX_WAYS};
 
 /// Bytes of a cache line, everywhere.
@@ -226,6 +227,9 @@ pub struct NodeConfig {
     /// What goes on beside each other.
     #[serde(default)]
     pub overlap: OverlapConfig,
+    /// TLBs.
+    #[serde(default)]
+    pub tlb: TlbConfig,
 }
 
 impl NodeConfig {

@@ -115,6 +115,16 @@ sums! {
         tlb_invalidations,
         /// MFENCE, DSB and ISB.
         fences,
+        /// Translations found in the second level of TLBs.
+        tlb_l2_hits,
+        /// Walks of the tables: translations found in no TLB.
+        walks,
+        /// Loads of walks, which `loads` and `accesses` have too.
+        walk_loads,
+        /// Stores of walks, which set accessed or dirty; `stores` and `accesses` have them too.
+        walk_stores,
+        /// Walks of tables that could not be read: they were charged nothing.
+        walks_unknown,
         /// Doorbells rung for other nodes.
         ipis_sent,
         /// Doorbells taken.
@@ -151,6 +161,8 @@ sums! {
         release,
         /// Traps, returns, switches of the root, invalidations of translations, fences, and doorbells of the CPU that rings.
         system,
+        /// Translations: walks, wherever they found the tables, and hits in the second level of TLBs.
+        walk,
         /// Doorbells on their way.
         ipi,
         /// Waiting for messages, halted or not, while there is nothing else to do.

@@ -124,6 +124,7 @@ macro_rules! bandwidth_key {
 const SIZES: std::ops::RangeInclusive<u64> = 64..=1 << 30;
 const WAYS: std::ops::RangeInclusive<u64> = 1..=MAX_WAYS as u64;
 const CYCLES: std::ops::RangeInclusive<u64> = 0..=1_000_000;
+const ENTRIES: std::ops::RangeInclusive<u64> = 0..=1 << 16;
 const ONE_SECOND: u64 = 1_000_000_000;
 
 /// All keys.
@@ -216,6 +217,16 @@ pub const KEYS: &[Key] = &[
         "streams of lines that are noticed; 0: no line is asked for in advance", |n| n.overlap.streams),
     node_key!("prefetch.ahead", Unit::Number, 0..=256, Level::Timing,
         "lines of a stream under way", |n| n.overlap.ahead),
+    node_key!("tlb.entries", Unit::Number, ENTRIES, Level::Cache,
+        "entries of the first TLB, for data and for instructions each; 0: translations are free", |n| n.tlb.entries),
+    node_key!("tlb.ways", Unit::Number, ENTRIES, Level::Cache, "its entries per set", |n| n.tlb.ways),
+    node_key!("tlb.l2-entries", Unit::Number, ENTRIES, Level::Cache,
+        "entries of the second TLB, for both; 0: there is none", |n| n.tlb.l2_entries),
+    node_key!("tlb.l2-ways", Unit::Number, ENTRIES, Level::Cache, "its entries per set", |n| n.tlb.l2_ways),
+    node_key!("tlb.l2-latency", Unit::Cycles, CYCLES, Level::Cache,
+        "a translation that the second TLB has", |n| n.tlb.l2_latency),
+    node_key!("tlb.walk-entries", Unit::Number, 0..=1024, Level::Cache,
+        "entries of upper levels of page tables that walks need not load; 0: none", |n| n.tlb.walk_entries),
     Key {
         name: "filter.entries", unit: Unit::Number, least: 0, most: 1 << 24, from: Level::Cache,
         about: "lines that the filter of the CXL device has tags for; 0: for all",

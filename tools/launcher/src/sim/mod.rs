@@ -26,7 +26,7 @@ use dyad_abi::{Isa, NodeId};
 use dyad_shm::PoolId;
 use dyad_sim_model::config::{
     Bandwidths, CacheShape, ClockConfig, Coherence, Latencies, Level, MemoryModel, NodeConfig,
-    Order, OverlapConfig, Pool, SimConfig, SnoopCosts, SystemCosts,
+    Order, OverlapConfig, Pool, SimConfig, SnoopCosts, SystemCosts, TlbConfig,
 };
 
 use keys::{Key, Place, Scope};
@@ -144,6 +144,7 @@ fn blank(setup: &Setup, level: Level, system: &System) -> SimConfig {
         snoop: SnoopCosts::default(),
         cost: SystemCosts::default(),
         overlap: OverlapConfig::default(),
+        tlb: TlbConfig::default(),
     };
     let local = NodeId::first(system.nodes.len()).map(|n| (PoolId::Local(n), system.mem_local));
     let pools = local.chain([(PoolId::Cxl, system.mem_cxl)]);

@@ -398,7 +398,7 @@ mod tests {
             report[name] = value;
             report
         };
-        refused(with("schema", json!("dyad.count/1")), "not \"dyad.sim/5\"");
+        refused(with("schema", json!("dyad.count/1")), "not \"dyad.sim/6\"");
         refused(with("target", json!("riscv64")), "riscv64");
         refused(with("windows", Value::Null), "windows=on");
         refused(json!(3), "cannot be read");

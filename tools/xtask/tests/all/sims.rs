@@ -122,7 +122,7 @@ fn lost_and_damaged_reports_fail_the_run() {
         "check sim.report failed on node 1: the plugin has left no report",
     );
     let file = d.0.join("damaged");
-    std::fs::write(&file, "{\"schema\": \"dyad.sim/5\", \"cpus\": 3}").unwrap();
+    std::fs::write(&file, "{\"schema\": \"dyad.sim/6\", \"cpus\": 3}").unwrap();
     c.env("STUB_SIM_1", &file);
     fails(
         &mut c,
