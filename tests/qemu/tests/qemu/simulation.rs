@@ -44,6 +44,7 @@ pub fn trials() -> Vec<Trial> {
             "regions_go_with_threads_that_move",
             moving_regions,
         ),
+        test(Tiers::FULL, "pages_beyond_a_tlb_are_walked_for", walks),
     ]
 }
 
@@ -307,6 +308,84 @@ fn moving_regions() -> Result<(), Failed> {
         let part = &outcome.everywhere[0];
         let more = done(&outcome.everywhere) > done(&outcome.regions);
         ensure(more, "the pass that moved is in it", part)?;
+    }
+    Ok(())
+}
+
+/// A ring of 32 pages and one of 128, with a TLB of 64 entries and without: on both ISAs each step of the second one is a walk, and
+/// nearly none of the first. All that it takes is the walks.
+fn walks() -> Result<(), Failed> {
+    const PAGES: [u64; 2] = [32, 128];
+    const TLB: &[(&str, &str)] = &[("tlb.entries", "64"), ("tlb.ways", "4")];
+    let run = |set: &[(&str, &str)]| -> Result<_, String> {
+        let entries = set.iter().map(|(k, v)| (k.to_string(), v.to_string()));
+        let config = RunConfig {
+            // A line more than a page, so that lines are in all sets of the first level.
+            work: console::app(
+                "sim-loads",
+                "--load conflict:2:32,conflict:2:128 --stride 4160 --home x86_64,aarch64",
+            ),
+            setup: Setup {
+                order: Order::Strict { seed: 1 },
+                set: vec![Layer {
+                    source: "test".into(),
+                    strict: true,
+                    entries: entries.collect(),
+                }],
+                ..Setup::default()
+            },
+            ..tour(Sim::Timing)
+        };
+        let (report, text) = console::run(&config);
+        if let Some(why) = report.failure() {
+            return Err(format!("{why}\n\nconsole:\n{text}"));
+        }
+        let outcome = report.simulation.ok_or("nothing was simulated")?;
+        Ok((report.counters, outcome))
+    };
+    let (steps, with) = run(TLB)?;
+    let (_, without) = run(&[])?;
+    for (place, pages) in PAGES.into_iter().enumerate() {
+        let of = |outcome: &Outcome, node: usize| {
+            let id = WindowId::FREE + place as u16;
+            let mut parts = outcome.regions.iter();
+            let part = parts.find(|p| p.region == Some(id) && p.node == node);
+            part.cloned()
+                .ok_or(format!("no region {place} on node {node}"))
+        };
+        for node in &with.nodes {
+            let (part, free) = (of(&with, node.total.node)?, of(&without, node.total.node)?);
+            let name = format!("sim-loads.{place}.conflict.{}.steps", part.isa);
+            let steps = *steps.get(&name).ok_or(format!("no {name}"))?;
+            let c = &part.counters;
+            ensure(part.closure_ppm == 0, "the account closes", &part)?;
+            ensure(c.walks_unknown == 0, "all tables are read", &part)?;
+            ensure(
+                c.walk_loads > 3 * c.walks && c.walk_loads <= 4 * c.walks,
+                "pages of programs have four levels of tables",
+                &part,
+            )?;
+            let expected = if pages > 64 { steps } else { 0 };
+            // Interrupts of the kernel's clock evict some pages.
+            ensure(
+                c.walks >= expected && c.walks - expected < steps / 100,
+                &format!("of {steps} steps in {pages} pages {expected} walk"),
+                &part,
+            )?;
+            let own = |p: &Part| p.breakdown_cycles.l1;
+            ensure(
+                own(&part).abs_diff(own(&free)) * 100 < own(&free),
+                &format!("loads of walks are no hits of the program: {}", own(&free)),
+                &part,
+            )?;
+            let c = &free.counters;
+            let translated = [c.walks, c.tlb_l2_hits, c.walk_loads, c.walks_unknown];
+            ensure(
+                translated == [0; 4] && free.breakdown_cycles.walk == 0,
+                "translations are free by default",
+                &free,
+            )?;
+        }
     }
     Ok(())
 }

@@ -132,6 +132,13 @@ impl Outcome {
             grouped(p.counters.tlb_invalidations)
         });
         row("fences", |p| grouped(p.counters.fences));
+        if self.config.nodes.iter().any(|node| node.tlb.is_on()) {
+            row("L2 TLB hits", |p| grouped(p.counters.tlb_l2_hits));
+            row("walks", |p| grouped(p.counters.walks));
+            row("loads of walks", |p| grouped(p.counters.walk_loads));
+            row("stores of walks", |p| grouped(p.counters.walk_stores));
+            row("walks unknown", |p| grouped(p.counters.walks_unknown));
+        }
     }
 
     /// Cycles, and where they went.

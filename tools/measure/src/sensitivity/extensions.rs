@@ -154,6 +154,27 @@ pub const EXTENSIONS: &[Extension] = &[
         source: "32 streams, Intel optimization manual; 32 lines, which is what 23 ns a line behind 750 ns take, Beluga (arXiv 2511.20172)",
     },
     Extension {
+        name: "tlb",
+        off: &[
+            ("tlb.entries", "0"),
+            ("tlb.ways", "0"),
+            ("tlb.l2-entries", "0"),
+            ("tlb.l2-ways", "0"),
+            ("tlb.l2-latency", "0"),
+            ("tlb.walk-entries", "0"),
+        ],
+        on: &[
+            ("tlb.entries", "64"),
+            ("tlb.ways", "4"),
+            ("tlb.l2-entries", "1536"),
+            ("tlb.l2-ways", "12"),
+            ("tlb.l2-latency", "9"),
+            ("tlb.walk-entries", "32"),
+        ],
+        models: ALL,
+        source: "Skylake: Intel optimization manual; latency from secondary sources; entries of upper levels: dyad, vendors do not say",
+    },
+    Extension {
         name: "bandwidth",
         off: &[
             ("bandwidth.memory", "0"),

@@ -21,8 +21,17 @@ const RUNS: &[(&str, &str, &str, bool)] = &[
         true,
     ),
     ("npb", "--class S", "", true),
+    (
+        "sim-loads",
+        "--load conflict:1:128 --stride 4160 --home x86_64,aarch64",
+        WALKS,
+        true,
+    ),
     ("hop", "", SMALL, false),
 ];
+/// Small TLBs: the loads and stores of walks are in traces as those of programs are.
+const WALKS: &str =
+    "tlb.entries=16 tlb.ways=4 tlb.l2-entries=64 tlb.l2-ways=4 tlb.l2-latency=7 tlb.walk-entries=4";
 const SMALL: &str = "l1.size=4K l1.ways=2 l2.size=16K l2.ways=4 l3.size=128K l3.ways=8";
 
 /// Small pools: the directory has a word for each line.
