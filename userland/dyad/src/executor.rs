@@ -387,7 +387,7 @@ pub(crate) fn land(at: &Arrived, _: Apart) -> sys::Result<Going> {
     let (_, top) = stack_slot(sys::isa(), sys::thread::id_of(at.thread));
     Ok(Going {
         node: at.here,
-        pc: landed as extern "C" fn(u64) -> ! as usize as u64,
+        pc: sys::entry::Entry::Landed.to(landed),
         stack: [emulation::empty(top), 0],
         argument: at.from.index() as u64,
     })
@@ -395,7 +395,7 @@ pub(crate) fn land(at: &Arrived, _: Apart) -> sys::Result<Going> {
 
 /// Continues on the node that has interpreted a thread from another node. The homes of tasks move from the
 /// thread's old node to this one.
-extern "C" fn landed(from: u64) -> ! {
+fn landed(from: u64) -> ! {
     with(|s| {
         let here = ask_where();
         // As far as the side knew that was interpreted.
@@ -506,7 +506,7 @@ fn leave(node: NodeId) -> Result<NodeId, sys::Error> {
 
 /// The thread has arrived on a node.
 #[cfg(target_os = "none")]
-extern "C" fn moved(here: u64) -> ! {
+fn moved(here: u64) -> ! {
     EXECUTOR.with(|state| {
         arrive(state, NodeId::new(here).ok_or(sys::Error::Corrupt));
         rounds(state)

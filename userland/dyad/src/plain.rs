@@ -122,7 +122,7 @@ pub fn arrive(argument: u64) {
 }
 
 #[cfg(target_os = "none")]
-extern "C" fn begin(argument: u64) -> ! {
+fn begin(argument: u64) -> ! {
     start(argument)
 }
 

@@ -103,7 +103,7 @@ where
 
 /// Where such a thread begins that has come by message.
 #[cfg(target_os = "none")]
-extern "C" fn begins(argument: u64) -> ! {
+fn begins(argument: u64) -> ! {
     begin(argument)
 }
 

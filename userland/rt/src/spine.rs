@@ -195,6 +195,7 @@ mod target {
     use super::{Block, attempt, block, may_go, of_tasks, stub};
     use crate::emulation::{Apart, Arrived, Going};
     use dyad_abi::service::process;
+    use dyad_sys::entry::{Entry, Target};
     use dyad_sys::group;
     use dyad_sys::thread::own;
 
@@ -261,7 +262,7 @@ mod target {
     /// Continues the calling thread, which [runs tasks](super::runs_tasks), on another node: in `entry(argument)`, on the empty
     /// native stack of that node's ISA. Nothing that is on its native stacks now is ever looked at again, like the
     /// frames of a thread that ends. Returns only if the thread cannot leave.
-    pub fn restart(node: NodeId, entry: extern "C" fn(u64) -> !, argument: u64) -> Error {
+    pub fn restart(node: NodeId, entry: Target, argument: u64) -> Error {
         // Threads that run no tasks move with their frames.
         let Some(own) = of_tasks() else {
             return Error::Denied;
@@ -272,14 +273,15 @@ mod target {
         };
         let (_, top) = stack_slot(isa, block().thread as u32);
         let stack = [group::empty_on(isa, top), 0];
+        let entry = Entry::Moved.to(entry);
         if dyad_sys::is_multiple() {
-            let pc = entry as usize as u64 | process::WITH_ARGUMENT;
+            let pc = entry | process::WITH_ARGUMENT;
             // SAFETY: 1. As below.
             return unsafe { group::leave(node, pc, stack[0], argument) };
         }
         // SAFETY: 1. The stack is this thread's, and what is on it is given up: `entry` does not return. 2. The data
         // stack stays as it is, and what is on it stays there.
-        unsafe { own.jump(node, entry as usize as u64, stack, argument) }
+        unsafe { own.jump(node, entry, stack, argument) }
     }
 
     /// The ISA of a node.

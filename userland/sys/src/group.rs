@@ -20,6 +20,7 @@ use dyad_abi::user::stack_slot;
 use dyad_abi::{Error, Isa, NodeId, Result};
 
 use crate::cap::{Cap, Sinv};
+use crate::entry::{Entry, Target};
 use crate::is_multiple;
 use crate::tcb::block;
 use crate::thread::own;
@@ -152,7 +153,7 @@ fn group_is_over(_: Option<Error>) -> ! {
 
 /// At the entry of a thread that runs plain functions. With one kernel it comes back. With several, the thread goes on in
 /// `begin`, on an empty stack, if it begins here; or where it comes from, when it has come.
-pub fn arrive(argument: u64, begin: extern "C" fn(u64) -> !) {
+pub fn arrive(argument: u64, begin: Target) {
     if is_multiple() {
         let start = [argument, begin as usize as u64];
         // SAFETY: 1. Nothing that is on the stack of a thread that has just begun is needed but the words, which are read
@@ -173,9 +174,11 @@ extern "C" fn dyad_group_arrived(start: u64, _: u64, _: u64, _: u64, _: u64, _: 
     let isa = crate::isa();
     let (_, top) = stack_slot(isa, block().thread as u32);
     let stack = [empty_on(isa, top), 0];
+    // SAFETY: 1. The second word is `begin` of `arrive`.
+    let begin = unsafe { core::mem::transmute::<u64, Target>(begin) };
     let e = match here() {
-        // SAFETY: 1. The second word is `begin` of `arrive`. 2. The stack is this thread's, and nothing is on it.
-        Ok(here) => unsafe { own().jump(here, begin, stack, argument) },
+        // SAFETY: 1. The stack is this thread's, and nothing is on it.
+        Ok(here) => unsafe { own().jump(here, Entry::Begins.to(begin), stack, argument) },
         Err(e) => e,
     };
     group_is_over(Some(e))

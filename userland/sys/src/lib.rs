@@ -22,6 +22,7 @@
 extern crate std;
 
 pub mod cap;
+pub mod entry;
 pub mod group;
 pub mod marker;
 mod program;

@@ -68,6 +68,11 @@ pub fn trials() -> Vec<Trial> {
         ),
         test(
             Tiers::FULL.and(Tiers::LONG),
+            "threads_of_a_plain_program_begin_on_their_nodes",
+            pairs,
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
             "machines_find_pages_on_their_own_nodes_only",
             witnessed,
         ),
@@ -210,6 +215,24 @@ fn sort_in_buckets() -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// A program of plain threads, in which functions that may migrate are called through pointers, starts one on the other node: it
+/// begins there in its own function.
+fn pairs() -> Result<(), Failed> {
+    let config = |kernels| RunConfig {
+        nodes: REVERSED.to_vec(),
+        kernels,
+        work: console::app("npb", "--bench ep --style thread --threads 2"),
+        timeout: Some(Duration::from_secs(240)),
+        ..RunConfig::default()
+    };
+    let (_, fused) = console::good(&config(Kernels::Fused))?;
+    let (_, text) = console::good(&config(Kernels::Multiple))?;
+    match checksum(&text)? == checksum(&fused)? {
+        true => Ok(()),
+        false => Err("another checksum than over one fused kernel".into()),
+    }
 }
 
 /// The origin of the pages dies, or the other node: the program ends, and the node that lives gives all frames back.
