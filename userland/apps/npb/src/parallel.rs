@@ -50,14 +50,14 @@ pub(crate) fn pairs(options: &Options) -> Result<()> {
     }
 }
 
-/// The batches of a thread.
+/// The batches of a thread. It has no migration points: with them, functions of tasks that are called through pointers would be
+/// taken for functions that may migrate, and tasks of this program could not move.
 #[inline(never)]
 fn share(batches: u32, first: u32, step: u32) -> Share {
     marker::window::<REGION, _>(|| {
         let mut own = Share::with_capacity(batches.div_ceil(step) as usize);
         let mut batch = first;
         while batch < batches {
-            dyad::thread::migrate_point();
             own.push(Batch::make(batch));
             batch += step;
         }
