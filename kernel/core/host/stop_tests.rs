@@ -445,9 +445,22 @@ fn a_thread_whose_component_is_gone_does_not_stay_in_the_service() {
 /// over if the thread cannot go on, and only then.
 #[test]
 fn an_invocation_is_not_over_if_its_thread_is_resumed_meanwhile() {
+    resumed_meanwhile(true);
+}
+
+/// A thread that has stopped elsewhere is not kept from its owner by whoever asks.
+#[test]
+fn who_asks_about_a_thread_of_others_keeps_it_from_nobody() {
+    resumed_meanwhile(false);
+}
+
+fn resumed_meanwhile(here: bool) {
     let steps = at_each_step(|rig, steps| {
         let (_, object, t) = Ends::new(rig).thread(rig, State::Stopped);
         t.depth.store(1, Ordering::Relaxed);
+        let asks = rig.k.local.component.get();
+        t.component
+            .store(if here { asks } else { asks + 1 }, Ordering::Relaxed);
         t.set_begun(Isa::X86_64, begun::NOT);
         ids::claim(rig.k.node, 9, object).unwrap();
         let (k, resumed) = (rig.k, Rc::new(Cell::new(false)));
@@ -462,6 +475,7 @@ fn an_invocation_is_not_over_if_its_thread_is_resumed_meanwhile() {
             is_inside = ops::inside::inside::<MockX86>(&rig.k, 9 << 8 | 1);
         });
         crash::now();
+        assert!(here || resumed.get() || !came, "step {steps}");
         let wanted = u64::from(resumed.get());
         assert_eq!(is_inside, Ok(wanted), "step {steps}");
         ids::release(rig.k.node, 9, object);

@@ -15,8 +15,9 @@
 //!
 //! Thread ids belong to one live thread each, and an invocation stack has one entry for each depth: no two
 //! invocations that are under way have one token. A ready or waiting thread stored its depth before its owner
-//! word changed, and a thread with a smaller depth has left the invocation. A stopped thread is taken, so no
-//! other CPU changes its depth and components. Only `Configure` sets LOST registers again, and it begins with
+//! word changed, and a thread with a smaller depth has left the invocation. A stopped thread is taken if it is
+//! in the caller's component there, so no other CPU changes its depth and components; of another one the owner word is the same
+//! before and after they are read. Only `Configure` sets LOST registers again, and it begins with
 //! an empty stack. The value 1 may be stale, and a new invocation can have the token of an old one: the
 //! service asks again.
 //!
@@ -58,6 +59,13 @@ pub fn inside<P: Platform>(cx: &KernelCtx, token: u64) -> Result<u64> {
         State::None => Ok(OVER),
         State::Ready | State::Blocked if t.depth.load(Ordering::Relaxed) < depth => Ok(OVER),
         State::Stopped => {
+            // The thread of another service is left alone: who owns it is refused while it is taken.
+            if seen_at(cx, t, depth) != Some(cx.local.component.get())
+                && !lacks!("ops::inside::inside::elsewhere")
+            {
+                let is_same = t.owner(cx.words()) == Some(owner);
+                return Ok(if is_same { OVER } else { INSIDE });
+            }
             let Some(taken) = take(cx, t, owner) else {
                 return Ok(INSIDE);
             };
@@ -71,6 +79,22 @@ pub fn inside<P: Platform>(cx: &KernelCtx, token: u64) -> Result<u64> {
         }
         _ => Ok(INSIDE),
     }
+}
+
+/// The component that a stopped thread is in at a depth, which nobody has taken. What was read is right if the owner word is the same
+/// afterwards.
+fn seen_at(cx: &KernelCtx, t: &Thread, depth: u64) -> Option<u64> {
+    let refresh = || {
+        let entries = size_of_val(&t.frames) as u64;
+        cx.words().refresh(&t.frames[0].info, entries);
+        cx.words().refresh(&t.depth, size_of::<u64>() as u64);
+        cx.words().refresh(&t.component, size_of::<u64>() as u64);
+    };
+    refresh();
+    let seen = component_at(t, depth);
+    // A copy would hide what another node writes before this one has the thread.
+    refresh();
+    seen
 }
 
 /// The component that a thread, which the caller has taken, is in at a depth.
