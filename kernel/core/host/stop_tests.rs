@@ -450,7 +450,7 @@ fn an_invocation_is_not_over_if_its_thread_is_resumed_meanwhile() {
 
 /// A thread that has stopped elsewhere is not kept from its owner by whoever asks.
 #[test]
-fn who_asks_about_a_thread_of_others_keeps_it_from_nobody() {
+fn who_asks_about_a_thread_of_others_leaves_it_to_its_owner() {
     resumed_meanwhile(false);
 }
 

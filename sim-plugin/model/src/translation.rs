@@ -22,7 +22,7 @@
 //!   ISA says so (x86-64), and otherwise nothing (AArch64, where kernels invalidate by hand).
 //! - A store that hits an entry that is not known to be dirty walks again, as hardware does.
 //! - Contents of tables come from the caller, who reads the guest's memory after the access. Hardware has set accessed and dirty by
-//!   then, so [`Updates`] finds out whether the walk has set them.
+//!   then, so `Updates` finds out whether the walk has set them.
 //! - A table that cannot be read, or an entry that is neither a table nor a leaf, makes the walk unknown. It is charged
 //!   nothing, and counted.
 

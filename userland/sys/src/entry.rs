@@ -47,7 +47,7 @@ impl Entry {
 
     fn go(self, argument: u64) -> ! {
         let target = TARGETS[self as usize].load(Ordering::Acquire);
-        // SAFETY: 1. Nobody has this address before `to` has stored a function there, and nothing else is ever stored.
+        // SAFETY: 1. `to` stores a function there before it gives the address out, and nothing else is ever stored.
         let target = unsafe { core::mem::transmute::<usize, Target>(target) };
         target(argument)
     }

@@ -87,7 +87,7 @@ fn touch(pattern: Pattern, count: usize, lines: usize, nodes: Nodes) -> Moved<To
             Act::Warm(side) => {
                 nodes.go(side)?;
                 if let Some(pages) = &pages {
-                    // Loads whose sum nobody wants would be left out.
+                    // Loads whose sum is not used would be left out.
                     let sum = black_box(pages.load(lines, &mut || ()));
                     touched.good &= pages.check(lines, sum);
                 }

@@ -81,7 +81,7 @@ pub fn inside<P: Platform>(cx: &KernelCtx, token: u64) -> Result<u64> {
     }
 }
 
-/// The component that a stopped thread is in at a depth, which nobody has taken. What was read is right if the owner word is the same
+/// The component that a stopped thread is in at a depth, and that is not taken. What was read is right if the owner word is the same
 /// afterwards.
 fn seen_at(cx: &KernelCtx, t: &Thread, depth: u64) -> Option<u64> {
     let refresh = || {
