@@ -45,9 +45,9 @@ enum Suite {
 
 /// Where results go, and what is printed meanwhile.
 #[derive(Debug, Args)]
-struct Results {
+pub(super) struct Results {
     #[command(flatten)]
-    json: Json,
+    pub(super) json: Json,
     /// Print what the machines print
     #[arg(short, long, help_heading = OUTPUT)]
     verbose: bool,
@@ -204,7 +204,7 @@ impl Results {
     }
 
     /// What shows what machines print.
-    fn display(&self) -> Display {
+    pub(super) fn display(&self) -> Display {
         Display::new(match self.verbose {
             true => Verbosity::Verbose,
             false => Verbosity::Quiet,
@@ -398,7 +398,7 @@ mod tests {
             Suite::Migration(args) => args.results.json.json,
             Suite::Faults(args) => args.results.json.json,
             Suite::Pages(args) => args.results.json.json,
-            Suite::Compare(args) => args.json.json,
+            Suite::Compare(args) => args.results.json.json,
             Suite::Stages(args) => args.results.json.json,
             Suite::Sim(args) => args.results.json.json,
         }

@@ -5,10 +5,10 @@ use std::path::Path;
 use clap::Args;
 use dyad_abi::boot::{LOCAL_STRIDE, MAX_CXL};
 
+use super::bench::Results as Printed;
 use super::result::{self, check_file, write_file};
 use super::shape::Shape;
-use dyad_launcher::config::{Json, Named, Names, OUTPUT, PoolSize, Settings, Whole};
-use dyad_launcher::display::{Display, Verbosity};
+use dyad_launcher::config::{Named, Names, OUTPUT, PoolSize, Settings, Whole};
 use dyad_launcher::error::Error;
 use dyad_launcher::paths;
 use dyad_measure::bench::faults::{self, Faults};
@@ -59,7 +59,7 @@ pub(super) struct CompareArgs {
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     svg: Option<String>,
     #[command(flatten)]
-    pub(super) json: Json,
+    pub(super) results: Printed,
 }
 
 /// What a list names, in the order of all there are, or the usual ones if it is empty.
@@ -124,12 +124,12 @@ impl CompareArgs {
             transports,
             ..faults::Plan::default()
         };
-        faults::faults(&plan, &mut Display::new(Verbosity::Quiet)).map(Some)
+        faults::faults(&plan, &mut self.results.display()).map(Some)
     }
 }
 
 pub(super) fn compare(args: &CompareArgs) -> Result<u8, Error> {
-    result::open("bench", &args.json)?;
+    result::open("bench", &args.results.json)?;
     let picture = args.picture();
     for file in args.page.iter().chain([&picture]) {
         check_file(file)?;
