@@ -448,7 +448,8 @@ fn an_invocation_is_not_over_if_its_thread_is_resumed_meanwhile() {
     resumed_meanwhile(true);
 }
 
-/// A thread that has stopped elsewhere is not kept from its owner by whoever asks.
+/// A service asks for an invocation whose thread has stopped in another component. The owner of that thread can resume it at every
+/// moment of the question.
 #[test]
 fn who_asks_about_a_thread_of_others_leaves_it_to_its_owner() {
     resumed_meanwhile(false);

@@ -10,6 +10,7 @@ use dyad::prelude::task::*;
 use dyad::sys::raw;
 use dyad::{sys, thread};
 use dyad_abi::cap::{SinvOp, call_word};
+use dyad_abi::service::peer::Counted;
 use dyad_abi::service::{pager, process, slot};
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, stack_slot};
 use dyad_random::SplitMix64;
@@ -113,7 +114,7 @@ fn wakes() {
 }
 
 /// The attacks.
-pub const ATTACKS: [Attack; 7] = [
+pub const ATTACKS: [Attack; 8] = [
     Attack {
         name: "peer_moves_to_nowhere",
         act: |a| {
@@ -123,6 +124,14 @@ pub const ATTACKS: [Attack; 7] = [
                 let what = process::MOVE | (node << 8);
                 // The own node has no bits beyond those of a number.
                 a.ask(slot::PROCESS, [what, 16, 0, 0], &[NoSuchNode]);
+            }
+        },
+    },
+    Attack {
+        name: "peer_counters_that_there_are_not",
+        act: |a| {
+            for n in [Counted::ALL.len() as u64, 64, 1 << 32, 1 << 63, u64::MAX] {
+                a.ask(slot::PROCESS, [process::COUNTED, n, 0, 0], &[BadArgument]);
             }
         },
     },

@@ -174,7 +174,11 @@ fn point(
     Ok(Ok(()))
 }
 
-fn run(config: &RunConfig, sink: &mut dyn Sink) -> Result<Result<RunReport, String>, Error> {
+/// Makes a run. `Err` in the result: why it says nothing.
+pub(super) fn run(
+    config: &RunConfig,
+    sink: &mut dyn Sink,
+) -> Result<Result<RunReport, String>, Error> {
     let mut report = launch::run(config, sink);
     match report.error.take() {
         Some(e @ (Error::Usage(_) | Error::Setup(_) | Error::Build(_) | Error::Interrupted)) => {

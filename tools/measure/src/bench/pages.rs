@@ -17,11 +17,12 @@ use dyad_abi::Isa;
 use dyad_abi::service::peer::{Kernels, Transport};
 use dyad_launcher::config::{RunConfig, Sim, Work};
 use dyad_launcher::error::Error;
-use dyad_launcher::launch::{self, Sink};
+use dyad_launcher::launch::Sink;
 use dyad_launcher::sim::Setup;
 use dyad_sim_model::config::{MemoryModel, Order};
 use serde_json::{Value, json};
 
+use super::faults;
 use super::report::SCHEMA;
 
 /// Patterns of `micro`.
@@ -157,16 +158,10 @@ fn run(
         },
         ..RunConfig::default()
     };
-    let mut report = launch::run(&config, sink);
-    match report.error.take() {
-        Some(e @ (Error::Usage(_) | Error::Setup(_) | Error::Build(_) | Error::Interrupted)) => {
-            return Err(e);
-        }
-        other => report.error = other,
-    }
-    if let Some(why) = report.failure() {
-        return Ok(Err(why));
-    }
+    let report = match faults::run(&config, sink)? {
+        Ok(report) => report,
+        Err(why) => return Ok(Err(why)),
+    };
     let counter = |pattern: &str, what: &str| {
         let ns = report.counters.get(&format!("pages.{pattern}.{what}-ns"));
         ns.map(|&ns| ns as f64 / pages as f64)

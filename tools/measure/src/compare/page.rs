@@ -2,9 +2,7 @@
 
 use std::fmt::Write as _;
 
-use dyad_launcher::sim::table::{grouped, time};
-
-use super::{Outcome, Results, System};
+use super::{Outcome, Results};
 use crate::sweep::Rows;
 
 const HEAD: &str = "\
@@ -54,21 +52,7 @@ impl Results {
                     Outcome::Missing => writeln!(out, " missing | | | | | | | |"),
                     Outcome::Failed(why) => writeln!(out, " failed: {why} | | | | | | | |"),
                     Outcome::Good(f) => {
-                        let vanilla = self.figures(bench, row.model, System::Vanilla);
-                        let relative = vanilla.map_or("-".into(), |v| {
-                            format!("{:.3}", f.time_ps as f64 / v.time_ps.max(1) as f64)
-                        });
-                        writeln!(
-                            out,
-                            " {} | {relative} | {} | {} | {} | {} | {} | {} |",
-                            time(f.time_ps),
-                            grouped(f.messages),
-                            grouped(f.pages),
-                            grouped(f.instructions),
-                            grouped(f.local),
-                            grouped(f.remote),
-                            time(f.waiting_ps)
-                        )
+                        writeln!(out, " {} |", self.cells(row, f).join(" | "))
                     }
                 };
             }

@@ -158,6 +158,22 @@ impl Results {
         (all.iter().sum::<u64>()).checked_div(all.len() as u64)
     }
 
+    /// What tables say of a point: its time, that in relation to the program without moves, and the counts.
+    pub(super) fn cells(&self, row: &Row, f: &Figures) -> [String; 8] {
+        let vanilla = self.figures(row.bench, row.model, System::Vanilla);
+        let relative = vanilla.map(|v| format!("{:.3}", ratio(f.time_ps, v.time_ps)));
+        [
+            time(f.time_ps),
+            relative.unwrap_or_else(|| "-".into()),
+            grouped(f.messages),
+            grouped(f.pages),
+            grouped(f.instructions),
+            grouped(f.local),
+            grouped(f.remote),
+            time(f.waiting_ps),
+        ]
+    }
+
     /// The table for people.
     pub fn table(&self) -> String {
         let mut out = String::new();
@@ -192,21 +208,12 @@ impl Results {
                         writeln!(out, "{model:<13} {system:<8} FAILED: {why}")
                     }
                     Outcome::Good(f) => {
-                        let vanilla = self.figures(bench, row.model, System::Vanilla);
-                        let vanilla = vanilla.map_or("-".into(), |v| {
-                            format!("{:.3}", ratio(f.time_ps, v.time_ps))
-                        });
-                        writeln!(
-                            out,
-                            "{model:<13} {system:<8} {:>12} {vanilla:>9} {:>10} {:>9} {:>15} {:>13} {:>13} {:>12}",
-                            time(f.time_ps),
-                            grouped(f.messages),
-                            grouped(f.pages),
-                            grouped(f.instructions),
-                            grouped(f.local),
-                            grouped(f.remote),
-                            time(f.waiting_ps)
-                        )
+                        let cells = self.cells(row, f);
+                        let cells = cells.iter().zip([12, 9, 10, 9, 15, 13, 13, 12]);
+                        let cells: String = cells
+                            .map(|(cell, width)| format!(" {cell:>width$}"))
+                            .collect();
+                        writeln!(out, "{model:<13} {system:<8}{cells}")
                     }
                 };
             }
