@@ -52,7 +52,7 @@ use crate::program::{HOME, Program};
 use crate::threads;
 use crate::wardens;
 
-pub use list::{attend, is_moving};
+pub use list::{attend, is_moving, moves};
 pub use pages::hold_words;
 use pages::{Mapped, hold, is_free};
 pub use shown::look as show_wanted;

@@ -124,7 +124,12 @@ fn is_stopped(thread: Cap<Thread>) -> bool {
 
 /// Whether a thread has stopped, and not in order to be moved.
 pub fn has_gone(thread: Cap<Thread>) -> bool {
-    !emulate::is_moving(thread) && is_stopped(thread) && !emulate::is_moving(thread)
+    // A whole move may lie between two looks.
+    let before = emulate::moves();
+    !emulate::is_moving(thread)
+        && is_stopped(thread)
+        && !emulate::is_moving(thread)
+        && emulate::moves() == before
 }
 
 fn cap<T>(word: &AtomicU64) -> Result<Cap<T>> {

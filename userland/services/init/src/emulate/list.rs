@@ -33,6 +33,8 @@ pub(super) struct List {
     requests: UnsafeCell<[Option<Request>; ENTRIES]>,
     /// Of each of them, the index of the thread's capability, 0 for none: for those who do not have the lock.
     moving: [AtomicU64; ENTRIES],
+    /// How many requests have been entered. Written after `moving`, before the request can be taken out.
+    entered: AtomicU64,
     keeper: Keeper,
 }
 
@@ -43,6 +45,7 @@ static LISTS: [List; GUESTS] = [const {
     List {
         requests: UnsafeCell::new([None; ENTRIES]),
         moving: [const { AtomicU64::new(0) }; ENTRIES],
+        entered: AtomicU64::new(0),
         keeper: Keeper::new(),
     }
 }; GUESTS];
@@ -64,6 +67,12 @@ pub fn is_moving(thread: Cap<Thread>) -> bool {
     LISTS.iter().any(|list| list.has(thread))
 }
 
+/// How many moves have been asked for so far.
+pub fn moves() -> u64 {
+    let entered = |list: &List| list.entered.load(Ordering::Acquire);
+    LISTS.iter().map(entered).sum()
+}
+
 /// What a warden does of what is to be done, and when it is to look again.
 pub fn attend(node: NodeId) -> Option<u64> {
     LISTS.iter().filter_map(|list| list.attend(node)).min()
@@ -73,6 +82,7 @@ pub fn attend(node: NodeId) -> Option<u64> {
 pub(super) struct Held<'a> {
     requests: &'a mut [Option<Request>; ENTRIES],
     moving: &'a [AtomicU64; ENTRIES],
+    entered: &'a AtomicU64,
 }
 
 impl List {
@@ -102,6 +112,7 @@ impl List {
         let done = f(Held {
             requests,
             moving: &self.moving,
+            entered: &self.entered,
         });
         drop(turn);
         done
@@ -176,6 +187,7 @@ impl Held<'_> {
         self.requests[n] = Some(request);
         // A thread that sees that it is moved finds the request whole.
         self.moving[n].store(request.thread.index().get().into(), Ordering::Release);
+        self.entered.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
 
