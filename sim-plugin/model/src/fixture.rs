@@ -21,6 +21,7 @@ pub fn node(cpus: usize) -> NodeConfig {
         l1d: shape(4, 4),
         l2: shape(8, 8),
         l3: shape(16, 16),
+        l3_query: false,
         latency: Latencies {
             l1: 4,
             l2: 14,

@@ -261,6 +261,7 @@ mod tests {
             l1d: shape(32 << 10, 8),
             l2: shape(1 << 20, 16),
             l3: shape(4 << 20, 16),
+            l3_query: false,
             latency: Latencies {
                 l1: 4,
                 l2: 9,

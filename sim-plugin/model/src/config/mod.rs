@@ -218,6 +218,10 @@ pub struct NodeConfig {
     pub l2: CacheShape,
     /// Last level; the node's.
     pub l3: CacheShape,
+    /// Whether the last level asks the CPU that needs a way before it evicts a line. A line that this CPU's levels hold counts as
+    /// used then, and another one goes.
+    #[serde(default)]
+    pub l3_query: bool,
     /// Latencies.
     pub latency: Latencies,
     /// Snoops.

@@ -59,6 +59,17 @@ impl Level {
         self.block(id).expect("found before").used = now;
     }
 
+    /// The valid line that would have to go if a line were brought in.
+    pub(super) fn evicts(&mut self, id: Id) -> Option<Id> {
+        let ways = self.ways;
+        let set = self.set(id);
+        if set.len() < ways || set.iter().any(|block| block.id == id) {
+            return None;
+        }
+        let oldest = set.iter().min_by_key(|b| (b.valid, b.used))?;
+        oldest.valid.then_some(oldest.id)
+    }
+
     /// Brings a line in. Returns the valid line that had to go.
     pub(super) fn bring(&mut self, id: Id, now: u64) -> Option<Id> {
         let new = Block {

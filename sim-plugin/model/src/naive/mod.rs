@@ -525,8 +525,30 @@ impl Naive {
         cycles
     }
 
+    /// The last level uses lines that the CPU has above, until the one that a fill takes is not among them. Returns how many.
+    fn ask_above(&mut self, who: Who, id: Id) -> u64 {
+        let mut asked = 0;
+        let shape = &self.config.nodes[who.node];
+        let most = if shape.l3_query {
+            shape.l3.ways as u64 - 1
+        } else {
+            0
+        };
+        while asked < most
+            && let Some(oldest) = self.last(who.node).evicts(id)
+            && self.cpu(who).levels().into_iter().any(|l| l.has(oldest))
+        {
+            let now = self.now + asked;
+            self.last(who.node).use_it(oldest, now);
+            asked += 1;
+        }
+        asked
+    }
+
     fn fill_last(&mut self, who: Who, id: Id) -> u64 {
-        let now = self.now;
+        // Behind those that are asked.
+        let now = self.now + self.ask_above(who, id);
+        self.now = now;
         match self.last(who.node).bring(id, now) {
             Some(gone) if self.coherent(gone) => {
                 let removed = self.cpu(who).levels().map(|level| level.take_valid(gone));

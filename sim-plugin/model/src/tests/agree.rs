@@ -33,13 +33,15 @@ fn node(l3: CacheShape) -> impl Strategy<Value = NodeConfig> {
         (1u64..99, 1u64..99, 1u64..99, 1u64..99),
         proptest::option::of(1u64..500),
         (0u64..50, 0u64..99, 0u64..70, any::<bool>(), 0u64..30),
+        any::<bool>(),
     )
         .prop_map(
-            move |((l1i, l1d, l2), latency, snoop, forward, ways)| NodeConfig {
+            move |((l1i, l1d, l2), latency, snoop, forward, ways, l3_query)| NodeConfig {
                 l1i,
                 l1d,
                 l2,
                 l3,
+                l3_query,
                 latency: Latencies {
                     l1: latency.0,
                     l2: latency.1,

@@ -38,6 +38,26 @@ fn c_a_store_that_misses_is_a_request_for_ownership() {
     });
 }
 
+/// Hits above the last level do not make a line young there: a line that is used all the time was evicted.
+#[test]
+fn the_last_level_asks_before_it_evicts_what_is_used_above_it() {
+    for query in [false, true] {
+        let mut config = fixture::config(2, 1);
+        config.nodes[0].l3_query = query;
+        system(&config, |pair, _, line| {
+            let hot = pair.latency(0).l1;
+            pair.load(0, line);
+            let mut again = 0;
+            // One more than the set of the last level has ways.
+            for i in 1..=16 {
+                pair.load(0, line + 16 * i);
+                again += u64::from(pair.load(0, line) != hot);
+            }
+            assert_eq!(again, u64::from(!query), "query: {query}");
+        });
+    }
+}
+
 /// d. An invalidation did not reach the peer's last level, where it hit its stale copy later.
 #[test]
 fn d_an_invalidation_reaches_the_last_level() {

@@ -148,6 +148,14 @@ pub const KEYS: &[Key] = &[
         "last level, of the node (fully-shared: of all nodes)", |n| n.l3.size),
     node_key!("l3.ways", Unit::Number, WAYS, Level::Cache, "its lines per set", |n| n.l3.ways),
     Key {
+        name: "l3.query", unit: Unit::Number, least: 0, most: 1, from: Level::Cache,
+        about: "1: it does not evict a line that the CPU which needs the way has in its own levels",
+        place: Place::Node(
+            |n| Some(n.l3_query.into()),
+            |n, value| n.l3_query = value == Some(1),
+        ),
+    },
+    Key {
         name: "line.size", unit: Unit::Size, least: LINE, most: LINE, from: Level::Cache,
         about: "bytes of a line", place: Place::Fixed(LINE),
     },

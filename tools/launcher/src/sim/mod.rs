@@ -133,6 +133,7 @@ fn blank(setup: &Setup, level: Level, system: &System) -> SimConfig {
         l1d: shape,
         l2: shape,
         l3: shape,
+        l3_query: false,
         latency: Latencies {
             l1: 0,
             l2: 0,

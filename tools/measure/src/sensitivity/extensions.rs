@@ -175,6 +175,13 @@ pub const EXTENSIONS: &[Extension] = &[
         source: "Skylake: Intel optimization manual; latency from secondary sources; entries of upper levels: dyad, vendors do not say",
     },
     Extension {
+        name: "query",
+        off: &[("l3.query", "0")],
+        on: &[("l3.query", "1")],
+        models: ALL,
+        source: "query-based selection of what an inclusive last level evicts, Jaleel et al. (MICRO '10)",
+    },
+    Extension {
         name: "bandwidth",
         off: &[
             ("bandwidth.memory", "0"),

@@ -32,7 +32,8 @@ const RUNS: &[(&str, &str, &str, bool)] = &[
 /// Small TLBs: the loads and stores of walks are in traces as those of programs are.
 const WALKS: &str =
     "tlb.entries=16 tlb.ways=4 tlb.l2-entries=64 tlb.l2-ways=4 tlb.l2-latency=7 tlb.walk-entries=4";
-const SMALL: &str = "l1.size=4K l1.ways=2 l2.size=16K l2.ways=4 l3.size=128K l3.ways=8";
+const SMALL: &str =
+    "l1.size=4K l1.ways=2 l2.size=16K l2.ways=4 l3.size=128K l3.ways=8 aarch64.l3.query=1";
 
 /// Small pools: the directory has a word for each line.
 const LOCAL: u64 = 64 << 20;
