@@ -23,7 +23,7 @@ use super::report::SCHEMA;
 use dyad_launcher::config::{RunConfig, Sim, Work};
 use dyad_launcher::error::Error;
 use dyad_launcher::launch::{self, RunReport, Sink};
-use dyad_launcher::sim::Setup;
+use dyad_launcher::sim::{Profile, Setup};
 
 /// Kinds of touches of `micro --what faults`.
 const TOUCHES: [&str; 4] = ["read", "upgrade", "write", "zero"];
@@ -91,6 +91,8 @@ pub struct Plan {
     pub pages: u64,
     /// The node where the program begins, and the other one.
     pub nodes: Vec<Isa>,
+    /// What things cost.
+    pub profile: Profile,
 }
 
 impl Default for Plan {
@@ -101,6 +103,7 @@ impl Default for Plan {
             ring_place: RingPlace::Receiver,
             pages: 256,
             nodes: vec![Isa::X86_64, Isa::Aarch64],
+            profile: Profile::default(),
         }
     }
 }
@@ -143,6 +146,7 @@ fn point(
         sim: Sim::Timing,
         setup: Setup {
             model,
+            profile: plan.profile.clone(),
             order: Order::Strict { seed: 0 },
             ..Setup::default()
         },

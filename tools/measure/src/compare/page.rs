@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Outcome, Results};
+use super::{Outcome, PROFILE, Results};
 use crate::sweep::Rows;
 
 const HEAD: &str = "\
@@ -12,7 +12,7 @@ The kernels of NPB over kernels that share memory (*fused*) and over kernels tha
 rings (*ring*) and over a network (*tcp*), beside the same program without moves (*vanilla*), as
 
 ```console
-$ cargo xtask bench compare --class {class}{place} --page book/src/reference/compare.md
+$ cargo xtask bench compare --class {class}{place}{costs} --page book/src/reference/compare.md
 ```
 
 has measured them in strict order, with simulated time, profile `{profile}`. The thread's iterations run on both nodes as `--place {placed}` says
@@ -25,12 +25,17 @@ the node had, in the timed phases: from its own memory, and from elsewhere. *Wai
 impl Results {
     /// The page. Its picture is the file `picture` beside it.
     pub fn page(&self, picture: &str, table: &Rows) -> String {
-        let profile = table.all().next().map_or("", |row| row.cell("profile"));
+        let profile = table.all().next().map_or(PROFILE, |row| row.cell("profile"));
         let place = match self.matrix.place.name() {
             "alternate" => String::new(),
             other => format!(" --place {other}"),
         };
+        let costs = match profile {
+            PROFILE => String::new(),
+            other => format!(" --profile {other}"),
+        };
         let mut out = HEAD
+            .replace("{costs}", &costs)
             .replace("{class}", self.matrix.class.name())
             .replace("{placed}", self.matrix.place.name())
             .replace("{place}", &place)

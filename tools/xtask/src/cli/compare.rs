@@ -11,8 +11,9 @@ use super::shape::Shape;
 use dyad_launcher::config::{Named, Names, OUTPUT, PoolSize, Settings, Whole};
 use dyad_launcher::error::Error;
 use dyad_launcher::paths;
+use dyad_launcher::sim::Profile;
 use dyad_measure::bench::faults::{self, Faults};
-use dyad_measure::compare::{DEFAULT_TIMEOUT, Matrix, Placement, Results, System, runs};
+use dyad_measure::compare::{DEFAULT_TIMEOUT, Matrix, PROFILE, Placement, Results, System, runs};
 use dyad_measure::npb::{Bench, Class};
 use dyad_measure::sweep::{Rows, Table, make};
 use dyad_sim_model::config::MemoryModel;
@@ -34,6 +35,9 @@ pub(super) struct CompareArgs {
     /// Where the phases of the program run
     #[arg(long, value_name = "HOW", default_value_t = Named(Placement::Alternate))]
     place: Named<Placement>,
+    /// What things cost in simulated time: a profile or a file
+    #[arg(long, value_name = "PROFILE", default_value = PROFILE)]
+    profile: String,
     /// One kernel and one memory model, without parts of faults, to see that it works
     #[arg(long, conflicts_with_all = ["only", "models"])]
     quick: bool,
@@ -93,6 +97,7 @@ impl CompareArgs {
         let large = (self.class.0 == Class::A).then_some(PoolSize(1 << 30));
         Settings {
             app: Some("npb".into()),
+            profile: Some(self.profile.clone()),
             mem_local: self.mem_local.or(large),
             mem_cxl: self.mem_cxl,
             timeout: Some(self.timeout),
@@ -122,6 +127,7 @@ impl CompareArgs {
         let plan = faults::Plan {
             models: matrix.models.clone(),
             transports,
+            profile: Profile::load(&self.profile).map_err(Error::Usage)?,
             ..faults::Plan::default()
         };
         faults::faults(&plan, &mut self.results.display()).map(Some)
