@@ -11,6 +11,7 @@
 //! | `many` | as many threads as there can be, and one more, twice |
 //! | `futex` | two threads in turn, on two nodes: `--turns` wake-ups |
 //! | `writers` | two nodes write one word in turn, then two words of a page at once, `--turns` times each |
+//! | `oracle` | threads on all nodes access the same pages at random, `--operations` each; what they must find is known |
 //! | `counts` | as many threads as there can be wait for one word on all nodes: just as many are woken as is said, `--rounds` times |
 //! | `race` | all nodes touch the same new pages at once and give them back, `--rounds` times |
 //! | `exit` | one thread ends the program with 7 while others compute, wait, print and allocate |
@@ -32,6 +33,7 @@ extern crate alloc;
 mod counts;
 mod ends;
 mod meet;
+mod oracle;
 mod race;
 mod served;
 mod share;
@@ -74,6 +76,7 @@ fn scene(name: &str, args: &Args) -> Result<()> {
         "many" => share::many(),
         "futex" => turns::futex(args),
         "writers" => writers::writers(args),
+        "oracle" => oracle::oracle(args),
         "counts" => counts::counts(rounds(args, 1)?),
         "race" => race::race(rounds(args, 1000)?),
         "exit" => ends::exit(),
@@ -98,11 +101,20 @@ fn scene(name: &str, args: &Args) -> Result<()> {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    const SCENES: [&str; 20] = [
+    const SCENES: [&str; 21] = [
         "all", "spawn", "heap", "sync", "scope", "many", "futex", "counts", "race", "exit",
         "panic", "fault", "overflow", "async", "lost", "work", "served", "codes", "leave",
-        "writers",
+        "writers", "oracle",
     ];
-    args.expect_options(&["--scene", "--turns", "--seconds", "--rounds"])?;
+    args.expect_options(&[
+        "--scene",
+        "--turns",
+        "--seconds",
+        "--rounds",
+        "--operations",
+        "--players",
+        "--pages",
+        "--seed",
+    ])?;
     scene(args.one_of("--scene", &SCENES, "all")?, &args)
 }

@@ -83,6 +83,11 @@ pub fn trials() -> Vec<Trial> {
         ),
         test(
             Tiers::FULL.and(Tiers::LONG),
+            "random_accesses_find_what_was_written",
+            oracle,
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
             "a_group_ends_with_any_of_its_nodes",
             deaths,
         ),
@@ -260,6 +265,31 @@ fn deaths() -> Result<(), Failed> {
         if !ended.passed(name::POOLS) || !why.contains("lost with a node") {
             return ended.because(format_args!("the program was to end by the death: {why}"));
         }
+    }
+    Ok(())
+}
+
+/// Threads of all nodes access the same pages at random: nobody finds a page that is old.
+fn oracle() -> Result<(), Failed> {
+    for n in 0..3usize {
+        let config = RunConfig {
+            nodes: [PAIR, REVERSED][n % 2].to_vec(),
+            kernels: Kernels::Multiple,
+            transport: [Transport::Ring, Transport::Tcp, Transport::Poll][n],
+            work: console::app(
+                "threads",
+                format!(
+                    "--scene oracle --players 3 --seed {n} --operations {}",
+                    size(5_000, 8_000, 1_700_000)
+                ),
+            ),
+            timeout: Some(Duration::from_secs(1800)),
+            ..RunConfig::default()
+        };
+        console::passed(
+            &console::good(&config)?,
+            ["threads.oracle", "threads.oracle-sums"],
+        )?;
     }
     Ok(())
 }

@@ -25,7 +25,10 @@ the node had, in the timed phases: from its own memory, and from elsewhere. *Wai
 impl Results {
     /// The page. Its picture is the file `picture` beside it.
     pub fn page(&self, picture: &str, table: &Rows) -> String {
-        let profile = table.all().next().map_or(PROFILE, |row| row.cell("profile"));
+        let profile = table
+            .all()
+            .next()
+            .map_or(PROFILE, |row| row.cell("profile"));
         let place = match self.matrix.place.name() {
             "alternate" => String::new(),
             other => format!(" --place {other}"),
