@@ -61,7 +61,9 @@ impl<K: Kind> Site<K> {
         let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let source = std::fs::read_to_string(root.join(self.file)).ok()?;
         let (function, call, nth) = enclosing(&source, self.line, self.column)?;
-        let module = self.file.strip_prefix("kernel/")?.strip_suffix(".rs")?;
+        let of = |tree| self.file.strip_prefix(tree);
+        let module = of("kernel/").or_else(|| of("userland/"))?;
+        let module = module.strip_suffix(".rs")?;
         let parts = module.split('/');
         let mut parts: Vec<_> = parts
             .filter(|p| !["src", "lib", "mod"].contains(p))

@@ -88,7 +88,8 @@ impl Turns {
         let Some((turns, me)) = SEAT.get() else {
             return;
         };
-        if !core::ptr::eq(turns, self) {
+        // Who is unwound may still drop what accesses memory.
+        if !core::ptr::eq(turns, self) || thread::panicking() {
             return;
         }
         let pause = PAUSE.replace(false);
