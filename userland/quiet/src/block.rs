@@ -101,6 +101,14 @@ impl Blocks {
         Some(self.base.add(index * LINE_BYTES))
     }
 
+    /// The stamp that a line has in memory; 0 if there is no such line, or it has never been used.
+    pub(crate) fn stamp(&self, mem: &impl GlobalMem, line: u64) -> u32 {
+        let stamp = self
+            .at(line)
+            .map(|at| mem.load_fresh(at, Ordering::Acquire));
+        (stamp.unwrap_or(0) & STAMP) as u32
+    }
+
     /// Fills `lines` lines from `first` on with `payload` and zeros behind it, and gives the block with this stamp to
     /// all nodes. The caller has these lines to itself.
     ///

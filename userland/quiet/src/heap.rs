@@ -50,9 +50,8 @@ pub struct Heap {
     retired: VecDeque<Retired>,
     retired_lines: u64,
     free_lines: u64,
-    /// The last stamp of each line that has been used, from the first line on.
+    /// The last stamp of each line that has been used, by its number.
     stamps: Vec<u32>,
-    start: u64,
 }
 
 impl Heap {
@@ -68,7 +67,6 @@ impl Heap {
             blocks,
             sections,
             writer,
-            start: range.start,
             free: BTreeMap::new(),
             by_length: BTreeSet::new(),
             retired: VecDeque::new(),
@@ -105,14 +103,43 @@ impl Heap {
 
     /// A stamp that none of these lines has had lately: one more than the largest.
     fn next_stamp(&mut self, first: u64, lines: u64) -> u64 {
-        let range = (first - self.start) as usize..(first - self.start + lines) as usize;
-        if self.stamps.len() < range.end {
-            self.stamps.resize(range.end, 0);
-        }
-        let stamps = &mut self.stamps[range];
+        let stamps = self.stamps_of(first, lines);
         let next = stamps.iter().max().map_or(1, |s| s.wrapping_add(1));
         stamps.fill(next);
         u64::from(next)
+    }
+
+    fn stamps_of(&mut self, first: u64, lines: u64) -> &mut [u32] {
+        let range = first as usize..(first + lines) as usize;
+        if self.stamps.len() < range.end {
+            self.stamps.resize(range.end, 0);
+        }
+        &mut self.stamps[range]
+    }
+
+    /// Takes the lines of a heap over that is no more, because its node has died or begins another life. `in_use` has the blocks
+    /// that roots lead to, and how many words they have; they can be retired here. The rest is free when nobody reads it any more.
+    ///
+    /// The roots that lead to these lines are this node's to change, and it has not begun to.
+    pub fn adopt(
+        &mut self,
+        mem: &impl GlobalMem,
+        range: core::ops::Range<u64>,
+        in_use: impl Iterator<Item = (Ref, usize)>,
+    ) {
+        for line in range.clone() {
+            let stamp = self.blocks.stamp(mem, line);
+            self.stamps_of(line, 1).fill(stamp);
+        }
+        let used = in_use.map(|(block, words)| (block.line(), lines_for(words)));
+        let used: BTreeMap<u64, u64> = used.filter(|(first, _)| range.contains(first)).collect();
+        let mut next = range.start;
+        for (first, lines) in used.into_iter().chain([(range.end, 0)]) {
+            if first > next {
+                self.give_up(mem, next, first - next);
+            }
+            next = next.max(first + lines);
+        }
     }
 
     /// Takes lines from the shortest range that has so many.
@@ -152,7 +179,10 @@ impl Heap {
     /// A block with a payload of so many words, which no root leads to any more, will be free. The caller has written the
     /// root.
     pub fn retire(&mut self, mem: &impl GlobalMem, block: Ref, words: usize) {
-        let (first, lines) = (block.line(), lines_for(words));
+        self.give_up(mem, block.line(), lines_for(words));
+    }
+
+    fn give_up(&mut self, mem: &impl GlobalMem, first: u64, lines: u64) {
         let epoch = self.sections.epoch(mem, self.writer);
         self.retired.push_back(Retired {
             epoch,

@@ -438,6 +438,15 @@ impl StaleMem {
         }
     }
 
+    /// A node has died: what only its cache had is lost.
+    pub fn lose(&self, node: usize) {
+        let mut state = self.state();
+        for known in &mut state.lines {
+            known.copies[node] = None;
+        }
+        state.cached[node] = 0;
+    }
+
     /// Runs tasks as threads, one at a time; before each operation on this memory the generator may switch to
     /// another task. Fails with the first failure of a task, or if a task has not ended after `steps`
     /// operations, because it waits for an event that never occurs.

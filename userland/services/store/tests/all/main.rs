@@ -1,0 +1,4 @@
+//! Host tests of the store.
+
+mod model;
+mod stale;
