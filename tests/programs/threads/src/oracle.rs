@@ -16,6 +16,7 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use dyad::prelude::task::*;
 use dyad::{report, thread};
+use dyad_random::{SplitMix64, mix};
 
 use crate::nodes;
 
@@ -63,22 +64,6 @@ struct Done {
     wrong: Option<String>,
 }
 
-/// A good hash of a number, and the next number of a sequence.
-fn mix(n: u64) -> u64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0) % end
-    }
-}
-
 /// What is in a cell with this version.
 fn contents(cell: usize, version: u64) -> [u8; LONGEST] {
     let mut bytes = [0; LONGEST];
@@ -90,7 +75,7 @@ fn contents(cell: usize, version: u64) -> [u8; LONGEST] {
 }
 
 impl Board {
-    fn new(pages: usize, random: &mut Random) -> Board {
+    fn new(pages: usize, random: &mut SplitMix64) -> Board {
         let page = || Page([const { AtomicU64::new(0) }; PAGE / 8]);
         let mut cells = Vec::new();
         let (mut at, end) = (0, pages * PAGE);
@@ -212,7 +197,7 @@ impl Board {
     }
 
     /// What a thread does.
-    fn play(&self, operations: u64, mut random: Random) -> Done {
+    fn play(&self, operations: u64, mut random: SplitMix64) -> Done {
         let mut done = Done::default();
         let mut first = 0;
         for n in 0..operations {
@@ -256,12 +241,12 @@ pub fn oracle(args: &Args) -> Result<()> {
     let pages = args.number("--pages", 64, 1..=4096)? as usize;
     let seed = args.number("--seed", 0, 0..=u64::MAX)?;
     let nodes = nodes()?;
-    let board = Board::new(pages, &mut Random(seed));
+    let board = Board::new(pages, &mut SplitMix64(seed));
     let start = Instant::now();
     let played = thread::scope(|s| -> Result<Vec<Done>> {
         let all: Vec<_> = (0..players * nodes.len())
             .map(|n| {
-                let (board, random) = (&board, Random(mix(seed) ^ mix(n as u64 + 1)));
+                let (board, random) = (&board, SplitMix64(mix(seed) ^ mix(n as u64 + 1)));
                 s.spawn_on(nodes[n % nodes.len()], move || {
                     board.play(operations, random)
                 })
