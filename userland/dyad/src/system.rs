@@ -73,6 +73,8 @@ pub struct Traffic {
     pub replicas: u64,
     /// Faults of this node that needed another node.
     pub faults: u64,
+    /// Messages about threads, waits and ranges of memory that this node has sent.
+    pub others: u64,
 }
 
 impl Traffic {
@@ -86,6 +88,7 @@ impl Traffic {
             messages: sys::counted(Counted::PageMessages)? + sys::counted(Counted::Received)?,
             replicas: sys::counted(Counted::Replicas)?,
             faults: sys::counted(Counted::Faults)?,
+            others: sys::counted(Counted::OtherMessages)?,
         })
     }
 }

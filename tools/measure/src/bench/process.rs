@@ -4,8 +4,10 @@
 //! ```text
 //!  micro --what process ─▶ by model, MiB of heap and way: steps of the move, time of touching all pages, frames on both nodes
 //!  micro --what pingpong ─▶ by model and system: steps of moves there and back without a heap
+//!  micro --what futex ─▶ by model and system: threads that wake each other by turns
 //! ```
 
+mod futex;
 mod picture;
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,7 @@ use serde_json::{Value, json};
 
 use super::faults;
 use super::report::SCHEMA;
+pub use futex::{Game, Games};
 
 /// Steps of a move, in their order.
 pub const STEPS: [&str; 6] = ["prepare", "list", "pages", "send", "travel", "resume"];
@@ -65,6 +68,8 @@ pub struct Plan {
     pub heaps: Vec<u64>,
     /// Times that a thread goes there and back.
     pub times: u64,
+    /// Turns of games in which two threads wake each other.
+    pub turns: Vec<u64>,
 }
 
 impl Default for Plan {
@@ -73,6 +78,7 @@ impl Default for Plan {
             models: MemoryModel::PAPER.to_vec(),
             heaps: vec![1, 2, 4, 8, 16],
             times: 64,
+            turns: vec![64, 128, 256, 512],
         }
     }
 }
@@ -112,6 +118,8 @@ pub struct Process {
     pub moves: BTreeMap<(&'static str, u64, Way), Move>,
     /// By model, and whether kernels exchange messages.
     pub hops: BTreeMap<(&'static str, bool), Hop>,
+    /// By model, and whether kernels exchange messages.
+    pub games: BTreeMap<(&'static str, bool), Games>,
     /// Why there are no more, if there should be.
     pub failure: Option<String>,
 }
@@ -137,18 +145,31 @@ pub fn process(plan: &Plan, sink: &mut dyn Sink) -> Result<Process, Error> {
             }
         }
         for kernels in Kernels::ALL {
+            let by_message = kernels == Kernels::Multiple;
             let args = format!("--what pingpong --times {}", plan.times);
             let what = format!("{}, {}, ping-pong", model.name(), kernels.name());
             match run(model, kernels, &args, sink)?.and_then(|counters| hop(&counters)) {
-                Ok(one) => {
-                    let by_message = kernels == Kernels::Multiple;
-                    all.hops.insert((model.name(), by_message), one);
-                }
+                Ok(one) => drop(all.hops.insert((model.name(), by_message), one)),
+                Err(why) => all.fail(&what, &why),
+            }
+            let turns: Vec<String> = plan.turns.iter().map(u64::to_string).collect();
+            let args = format!("--what futex --turns {}", turns.join(","));
+            let what = format!("{}, {}, games", model.name(), kernels.name());
+            let found = run(model, kernels, &args, sink)?;
+            match found.and_then(|counters| Games::read(&counters, &plan.turns)) {
+                Ok(games) => drop(all.games.insert((model.name(), by_message), games)),
                 Err(why) => all.fail(&what, &why),
             }
         }
     }
     Ok(all)
+}
+
+const fn kernels(by_message: bool) -> &'static str {
+    match by_message {
+        true => Kernels::Multiple.name(),
+        false => Kernels::Fused.name(),
+    }
 }
 
 type Counters = BTreeMap<String, u64>;
@@ -329,6 +350,9 @@ impl Process {
                 }
                 None => return Some(format!("{model}: the ping-pong is missing")),
             }
+            if let Some(why) = self.problem_of_games(model) {
+                return Some(why);
+            }
         }
         None
     }
@@ -396,13 +420,13 @@ impl Process {
             let _ = writeln!(
                 out,
                 "| {model} | {} | {} | {} | {:.3} |",
-                if by_message { "multiple" } else { "fused" },
+                kernels(by_message),
                 steps.join(" | "),
                 us(hop.whole),
                 hop.whole / of
             );
         }
-        out
+        out + &self.table_of_games()
     }
 
     /// The figures as a page of the book.
@@ -442,7 +466,7 @@ impl Process {
         });
         let hops = self.hops.iter().map(|(&(model, by_message), hop)| {
             json!({
-                "model": model, "kernels": if by_message { "multiple" } else { "fused" },
+                "model": model, "kernels": kernels(by_message),
                 "steps_ns": named(hop.steps.iter().map(|&ns| json!(ns)).collect()),
                 "move_ns": hop.whole,
             })
@@ -456,6 +480,7 @@ impl Process {
             "lines": lines.collect::<Vec<_>>(),
             "crossovers": crossovers.collect::<Vec<_>>(),
             "pingpong": hops.collect::<Vec<_>>(),
+            "games": self.json_of_games(),
         })
     }
 }
@@ -476,6 +501,7 @@ with `ahead` its pages go before its thread, with `demand` one by one when they 
 there. Steps: frames are laid out and the peer is asked (`prepare`); pages are named (`list`) and fetched (`pages`); registers and control
 block are sent (`send`) and come (`travel`); the thread runs (`resume`). They add up to the move.
 
-Last, a thread without a heap moves there and back: the mean of both directions, and over a fused kernel, which sends no message.
+Then a thread without a heap moves there and back: the mean of both directions, and over a fused kernel, which sends no message. Last, two threads,
+one on each node, wait for a word and wake each other by turns: the time of a turn of both, and what a wake-up of a thread that slept takes.
 
 ";

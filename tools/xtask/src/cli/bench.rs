@@ -320,6 +320,7 @@ fn process(args: &ProcessArgs) -> Result<u8, Error> {
         plan.models = vec![MemoryModel::Shared];
         plan.heaps = vec![1, 2, 4];
         plan.times = 16;
+        plan.turns = vec![32, 64, 128];
     }
     if !args.models.is_empty() {
         plan.models = args.models.iter().map(|m| m.0).collect();

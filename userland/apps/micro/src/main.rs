@@ -3,8 +3,9 @@
 //!
 //! | option | values | default |
 //! |---|---|---|
-//! | `--what` | a list of `pages`, `depth`, `faults`, `process`, `pingpong` | `pages,depth` |
+//! | `--what` | a list of `pages`, `depth`, `faults`, `process`, `pingpong`, `futex` | `pages,depth` |
 //! | `--touches` | a list of `read`, `upgrade`, `write`, `zero` ([`faults`]) | all |
+//! | `--turns` | a list: turns of each thread in games of [`futex`], 1 to 100000 | `64,128,256,512` |
 //! | `--heap` | MiB that a process goes to the other side with ([`process`]), 1 to 64 | 4 |
 //! | `--way` | what becomes of their pages: `ahead`, `demand` ([`process`]) | `ahead` |
 //! | `--patterns` | a list: who has the pages and who touches them, of the names in [`Pattern`] | all |
@@ -23,6 +24,7 @@
 #![deny(unsafe_code)]
 
 mod faults;
+mod futex;
 mod process;
 
 use core::hint::black_box;
@@ -144,12 +146,14 @@ enum What {
     Faults,
     Process,
     PingPong,
+    Futex,
 }
 
 /// What the command line says.
 struct Plan {
     what: Vec<What>,
     touches: Vec<Touch>,
+    turns: Vec<u32>,
     heap: usize,
     way: Way,
     patterns: Vec<Pattern>,
@@ -192,9 +196,10 @@ fn number(args: &Args, name: &str, default: usize, most: usize) -> Result<usize>
 impl Plan {
     #[inline(never)]
     fn read(args: &Args) -> Result<Plan> {
-        const OPTIONS: [&str; 10] = [
+        const OPTIONS: [&str; 11] = [
             "--what",
             "--touches",
+            "--turns",
             "--heap",
             "--way",
             "--patterns",
@@ -211,6 +216,7 @@ impl Plan {
             "faults" => Some(What::Faults),
             "process" => Some(What::Process),
             "pingpong" => Some(What::PingPong),
+            "futex" => Some(What::Futex),
             _ => None,
         })?;
         let way = args.value("--way").unwrap_or("ahead");
@@ -223,6 +229,9 @@ impl Plan {
         Ok(Plan {
             what,
             touches: list(args, "--touches", Touch::NAMES, Touch::parse)?,
+            turns: list(args, "--turns", "64,128,256,512", |w| {
+                w.parse().ok().filter(|n| (1..=100_000).contains(n))
+            })?,
             heap: number(args, "--heap", 4, 64)?,
             way,
             patterns: list(
@@ -299,6 +308,15 @@ fn main(args: Args) -> Result<()> {
     }
     if plan.what.contains(&What::PingPong) {
         good &= process::tell_ping_pong(plan.times, nodes)?;
+    }
+    if plan.what.contains(&What::Futex) {
+        println!(
+            "{:<10} {:>12} {:>12} {:>12}",
+            "turns", "ns", "wakes", "messages"
+        );
+        for &turns in &plan.turns {
+            good &= futex::tell(turns, nodes)?;
+        }
     }
     match good {
         true => Ok(()),

@@ -7,7 +7,7 @@
 //!
 //! All pages of the heap are written at home. Then the thread goes to the other side, and writes a word of each page. Counters
 //! `process.STEP-ns` are the steps of the move, which add up to `process.move-ns`; `process.touch-ns` is the time of the touches, and
-//! `process.faults` counts those that needed the other side.
+//! `process.faults` counts those that needed the other side. Then it goes back in the same way.
 //!
 //! A ping-pong is the same without a heap, many times: `pingpong.STEP-ns` are sums over all moves.
 
@@ -142,6 +142,8 @@ struct Cost {
     in_order: bool,
     touch: Duration,
     faults: u64,
+    /// Of reading all of it, back at home.
+    faults_back: u64,
     /// On the other side, once the thread has come.
     there: Footprint,
     /// At home, once it is back: what the process without a thread has kept.
@@ -167,9 +169,14 @@ fn measure(way: Way, pages: usize, nodes: Nodes) -> Moved<Cost> {
     cost.touch = start.elapsed();
     cost.faults = Traffic::here()?.faults - before;
     cost.intact = is_intact(&heap);
-    nodes.go(Side::Origin)?;
+    match way {
+        Way::Ahead => thread::migrate_with_pages(nodes.origin)?,
+        Way::Demand => nodes.go(Side::Origin)?,
+    }
     cost.left = Footprint::here()?;
+    let before = Traffic::here()?.faults;
     cost.intact &= is_intact(&heap);
+    cost.faults_back = Traffic::here()?.faults - before;
     Ok(cost)
 }
 
@@ -184,6 +191,7 @@ pub fn tell(way: Way, mib: usize, nodes: Nodes) -> Result<bool> {
         ("touch-ns", touch),
         ("heap-pages", pages as u64),
         ("faults", cost.faults),
+        ("faults-back", cost.faults_back),
         ("frames-there", cost.there.frames),
         ("tables-there", cost.there.tables),
         ("frames-left", cost.left.frames),

@@ -26,6 +26,17 @@ fn figures(grows: u64) -> Process {
         }
     }
     for (by_message, whole) in [(true, 100_000.0), (false, 20_000.0)] {
+        let turns = if by_message { 100_000 } else { 5000 };
+        let game = |n| Game {
+            ns: turns * n,
+            wakes: 2 * n,
+            messages: 6 * n * u64::from(by_message),
+        };
+        let games = Games {
+            games: [10, 20].map(|n| (n, game(n))).into(),
+            doorbells: 60,
+        };
+        all.games.insert(("shared", by_message), games);
         let steps = [0.0; STEPS.len()];
         let hop = Hop { steps, whole };
         all.hops.insert(("shared", by_message), hop);
