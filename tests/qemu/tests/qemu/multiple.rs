@@ -239,7 +239,7 @@ fn pages_before_the_thread() -> Result<(), Failed> {
         };
         for _ in 0..size(1, 1, 50) {
             let run = console::good(&config)?;
-            console::passed(&run, ["process.intact", "process.steps", name::POOLS])?;
+            console::passed(&run, ["process.intact", name::POOLS])?;
             let (report, text) = run;
             let counter = |name: &str| report.counters.get(name).copied().unwrap_or(u64::MAX);
             let ahead = counted(&report, Counted::Ahead)?;

@@ -322,6 +322,14 @@ impl Process {
                 ));
             }
         }
+        for (&(model, _), hop) in self.hops.iter().filter(|(k, _)| k.1) {
+            let sum = hop.steps.iter().sum::<f64>();
+            if (sum - hop.whole).abs() > 1.0 {
+                return Some(format!(
+                    "{model}: the steps do not add up to a move of the ping-pong"
+                ));
+            }
+        }
         for model in self.models() {
             let (Some(ahead), Some(demand)) =
                 (self.line(model, Way::Ahead), self.line(model, Way::Demand))

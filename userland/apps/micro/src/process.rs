@@ -6,7 +6,7 @@
 //! | `demand` | stay, and go one by one when the thread touches them |
 //!
 //! All pages of the heap are written at home. Then the thread goes to the other side, and writes a word of each page. Counters
-//! `process.STEP-ns` are the steps of the move, which add up to `process.move-ns`; `process.touch-ns` is the time of the touches, and
+//! `process.STEP-ns` are the steps of the move, which add up to `process.move-ns` in simulated time; `process.touch-ns` is the time of the touches, and
 //! `process.faults` counts those that needed the other side. Then it goes back in the same way.
 //!
 //! A ping-pong is the same without a heap, many times: `pingpong.STEP-ns` are sums over all moves.
@@ -58,13 +58,14 @@ struct Parts {
 }
 
 impl Parts {
-    /// Adds a move that began and ended at these times. Whether its steps are in their order.
+    /// Adds a move that began and ended at these times. The clocks of two nodes agree exactly only if they are simulated: else a
+    /// step can seem to end before it begins, and counts as 0.
     #[inline(never)]
-    fn add(&mut self, start: Instant, end: Instant, steps: Steps) -> bool {
+    fn add(&mut self, start: Instant, end: Instant, steps: Steps) {
         let (start, end) = (start.as_nanos(), end.as_nanos());
         self.whole += end - start;
         if steps == Steps::default() {
-            return true;
+            return;
         }
         let times = [
             start,
@@ -86,7 +87,6 @@ impl Parts {
         for (part, pair) in parts.into_iter().zip(times.windows(2)) {
             *part += pair[1].saturating_sub(pair[0]);
         }
-        times.is_sorted()
     }
 
     #[inline(never)]
@@ -139,7 +139,6 @@ fn is_intact(heap: &[u64]) -> bool {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     parts: Parts,
-    in_order: bool,
     touch: Duration,
     faults: u64,
     /// Of reading all of it, back at home.
@@ -161,7 +160,7 @@ fn measure(way: Way, pages: usize, nodes: Nodes) -> Moved<Cost> {
         Way::Demand => thread::migrate_to(nodes.remote)?,
     }
     let end = Instant::now();
-    cost.in_order = cost.parts.add(start, end, Steps::last()?);
+    cost.parts.add(start, end, Steps::last()?);
     cost.there = Footprint::here()?;
     let before = Traffic::here()?.faults;
     let start = Instant::now();
@@ -200,34 +199,32 @@ pub fn tell(way: Way, mib: usize, nodes: Nodes) -> Result<bool> {
         println!("{name:<12} {count:>10}");
         report::counter(&format!("process.{name}"), count);
     }
-    let good = report::check("process.intact", cost.intact, "");
-    Ok(report::check("process.steps", cost.in_order, "") && good)
+    Ok(report::check("process.intact", cost.intact, ""))
 }
 
-fn there_and_back(times: usize, nodes: Nodes) -> Moved<(Parts, bool)> {
+fn there_and_back(times: usize, nodes: Nodes) -> Moved<Parts> {
     let mut parts = Parts::default();
-    let mut in_order = true;
     nodes.go(Side::Origin)?;
     for n in 0..=times {
         for to in [nodes.remote, nodes.origin] {
             let start = Instant::now();
             thread::migrate_to(to)?;
             let end = Instant::now();
-            in_order &= parts.add(start, end, Steps::last()?);
+            parts.add(start, end, Steps::last()?);
         }
         if n == 0 {
             // The first time, pages and caches are cold.
             parts = Parts::default();
         }
     }
-    Ok((parts, in_order))
+    Ok(parts)
 }
 
 /// Measures moves there and back, and tells.
 #[inline(never)]
-pub fn tell_ping_pong(times: usize, nodes: Nodes) -> Result<bool> {
-    let (parts, in_order) = there_and_back(times, nodes)?;
+pub fn tell_ping_pong(times: usize, nodes: Nodes) -> Result<()> {
+    let parts = there_and_back(times, nodes)?;
     parts.tell("pingpong");
     report::counter("pingpong.moves", 2 * times as u64);
-    Ok(report::check("pingpong.steps", in_order, ""))
+    Ok(())
 }

@@ -37,7 +37,8 @@ fn figures(grows: u64) -> Process {
             doorbells: 60,
         };
         all.games.insert(("shared", by_message), games);
-        let steps = [0.0; STEPS.len()];
+        let mut steps = [0.0; STEPS.len()];
+        steps[5] = whole;
         let hop = Hop { steps, whole };
         all.hops.insert(("shared", by_message), hop);
     }
@@ -79,6 +80,11 @@ fn what_is_not_shown_is_said() {
         one.faults = one.pages;
     }
     assert!(problem(all).contains("that were there"));
+    let mut all = figures(0);
+    if let Some(hop) = all.hops.get_mut(&("shared", true)) {
+        hop.steps[4] = 2.0;
+    }
+    assert!(problem(all).contains("of the ping-pong"));
     let mut all = figures(0);
     all.hops.remove(&("shared", false));
     assert!(problem(all).contains("ping-pong"));
