@@ -360,10 +360,7 @@ impl Actor {
             self.outside.incoming = Some((link, record));
             self.outside.come_at = parts::now();
             match record.head[0] >> 8 {
-                kind::PAGE => {
-                    self.page_message(node, &record.head);
-                    self.fetch();
-                }
+                kind::PAGE => self.page_message(node, &record.head),
                 kind::MOVED => self.moved(link, &record),
                 kind::ASK => {
                     let [_, n, what, a, b, c, of, _] = record.head;
@@ -410,6 +407,8 @@ impl Actor {
             Ok(message) => drop(self.step(Event::Received { from, message })),
             Err(_) => self.refuse(),
         }
+        // Of what comes before threads, a page has perhaps come: then the next one is asked for.
+        self.fetch();
     }
 
     /// A thread of the process has asked.
