@@ -40,21 +40,21 @@ const FUSED: f64 = 0.5;
 
 /// What becomes of the pages of a process that moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Way {
+pub enum Paging {
     /// They go before the thread.
     Ahead,
     /// They go when they are touched.
     Demand,
 }
 
-impl Way {
-    const ALL: [Way; 2] = [Way::Ahead, Way::Demand];
+impl Paging {
+    const ALL: [Paging; 2] = [Paging::Ahead, Paging::Demand];
 
     /// The name, as on the program's command line.
     pub const fn name(self) -> &'static str {
         match self {
-            Way::Ahead => "ahead",
-            Way::Demand => "demand",
+            Paging::Ahead => "ahead",
+            Paging::Demand => "demand",
         }
     }
 }
@@ -115,7 +115,7 @@ pub struct Hop {
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     /// By model, MiB of heap and way.
-    pub moves: BTreeMap<(&'static str, u64, Way), Move>,
+    pub moves: BTreeMap<(&'static str, u64, Paging), Move>,
     /// By model, and whether kernels exchange messages.
     pub hops: BTreeMap<(&'static str, bool), Hop>,
     /// By model, and whether kernels exchange messages.
@@ -133,7 +133,7 @@ pub fn process(plan: &Plan, sink: &mut dyn Sink) -> Result<Process, Error> {
     let mut all = Process::default();
     for &model in &plan.models {
         for &mib in &plan.heaps {
-            for way in Way::ALL {
+            for way in Paging::ALL {
                 let (name, args) = (way.name(), "--what process");
                 let args = format!("{args} --heap {mib} --way {name}");
                 let what = format!("{}, {mib} MiB, {name}", model.name());
@@ -282,12 +282,12 @@ impl Process {
         all
     }
 
-    fn of(&self, model: &'static str, mib: u64, way: Way) -> Option<&Move> {
+    fn of(&self, model: &'static str, mib: u64, way: Paging) -> Option<&Move> {
         self.moves.get(&(model, mib, way))
     }
 
     /// The time of a move by MiB of heap.
-    pub fn line(&self, model: &str, way: Way) -> Option<Line> {
+    pub fn line(&self, model: &str, way: Paging) -> Option<Line> {
         let of = (self.moves.iter()).filter(|(k, _)| (k.0, k.2) == (model, way));
         let points: Vec<_> = of.map(|(k, m)| (k.1 as f64, m.whole as f64)).collect();
         line(&points)
@@ -297,7 +297,7 @@ impl Process {
     /// never.
     fn crossover(&self, model: &'static str, mib: u64) -> Option<f64> {
         let time = |way| Some(self.of(model, mib, way)).flatten();
-        let (ahead, demand) = (time(Way::Ahead)?, time(Way::Demand)?);
+        let (ahead, demand) = (time(Paging::Ahead)?, time(Paging::Demand)?);
         let saved = demand.touch as f64 - ahead.touch as f64;
         Some((ahead.whole as f64 - demand.whole as f64) / saved)
     }
@@ -315,7 +315,7 @@ impl Process {
             if one.steps.iter().sum::<u64>() != one.whole {
                 return Some(format!("{what}: the steps do not add up to the move"));
             }
-            if way == Way::Ahead && one.faults * 50 > one.pages {
+            if way == Paging::Ahead && one.faults * 50 > one.pages {
                 let (faults, pages) = (one.faults, one.pages);
                 return Some(format!(
                     "{what}: {faults} faults for {pages} pages that were there"
@@ -331,9 +331,10 @@ impl Process {
             }
         }
         for model in self.models() {
-            let (Some(ahead), Some(demand)) =
-                (self.line(model, Way::Ahead), self.line(model, Way::Demand))
-            else {
+            let (Some(ahead), Some(demand)) = (
+                self.line(model, Paging::Ahead),
+                self.line(model, Paging::Demand),
+            ) else {
                 return Some(format!("{model}: sizes are missing"));
             };
             if ahead.r2 < FITS {
@@ -391,7 +392,7 @@ impl Process {
             "\n| model | pages | at 0 MiB | for each MiB | R2 |\n|---|---|---:|---:|---:|\n",
         );
         for model in self.models() {
-            for way in Way::ALL {
+            for way in Paging::ALL {
                 if let Some(Line { start, slope, r2 }) = self.line(model, way) {
                     let (start, slope) = (start / 1000.0, slope / 1000.0);
                     let way = way.name();
@@ -457,7 +458,7 @@ impl Process {
             })
         });
         let lines = self.models().into_iter().flat_map(|model| {
-            Way::ALL.into_iter().filter_map(move |way| {
+            Paging::ALL.into_iter().filter_map(move |way| {
                 let line = self.line(model, way)?;
                 Some(json!({
                     "model": model, "pages": way.name(),

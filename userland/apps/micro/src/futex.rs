@@ -20,9 +20,9 @@ static WORD: Word = Word(AtomicU32::new(0));
 /// How long a thread may sleep, in nanoseconds, before it looks again.
 const PATIENCE: u64 = 1_000_000_000;
 
-/// What a thread has seen of a game.
+/// What a thread has counted in a game.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct Tally {
     /// Threads that it has woken.
     wakes: u64,
     /// Messages about threads that its node has sent.
@@ -33,9 +33,9 @@ struct Seen {
 
 /// Waits until the word is this thread's, changes it, and wakes the other thread, so many times.
 #[inline(never)]
-fn play(me: u32, turns: u32) -> core::result::Result<Seen, dyad::sys::Error> {
+fn play(me: u32, turns: u32) -> core::result::Result<Tally, dyad::sys::Error> {
     let before = Traffic::here()?.others;
-    let mut seen = Seen::default();
+    let mut tally = Tally::default();
     for _ in 0..turns {
         let now = loop {
             let now = WORD.0.load(Ordering::Acquire);
@@ -47,11 +47,11 @@ fn play(me: u32, turns: u32) -> core::result::Result<Seen, dyad::sys::Error> {
             let _ = futex::wait(&WORD.0, now, deadline);
         };
         WORD.0.store(now + 1, Ordering::Release);
-        seen.turns += 1;
-        seen.wakes += u64::from(futex::wake(&WORD.0, 1));
+        tally.turns += 1;
+        tally.wakes += u64::from(futex::wake(&WORD.0, 1));
     }
-    seen.sent = Traffic::here()?.others - before;
-    Ok(seen)
+    tally.sent = Traffic::here()?.others - before;
+    Ok(tally)
 }
 
 /// Plays a game, and tells.

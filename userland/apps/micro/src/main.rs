@@ -32,7 +32,7 @@ use core::hint::black_box;
 use dyad::prelude::thread::*;
 use dyad::{report, thread};
 use faults::Touch;
-use process::Way;
+use process::Paging;
 use workloads::micro::depth::{Kind, descend, expected};
 use workloads::micro::pages::{Act, LINES, Pages, Pattern, Side};
 
@@ -155,7 +155,7 @@ struct Plan {
     touches: Vec<Touch>,
     turns: Vec<u32>,
     heap: usize,
-    way: Way,
+    way: Paging,
     patterns: Vec<Pattern>,
     count: usize,
     lines: usize,
@@ -220,7 +220,7 @@ impl Plan {
             _ => None,
         })?;
         let way = args.value("--way").unwrap_or("ahead");
-        let way = Way::parse(way).ok_or_else(|| {
+        let way = Paging::parse(way).ok_or_else(|| {
             Error::usage(format_args!(
                 "--way cannot be {way:?}; possible: ahead,demand"
             ))

@@ -22,17 +22,17 @@ const PAGE_WORDS: usize = PAGE / 8;
 
 /// What becomes of the pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Paging {
     Ahead,
     Demand,
 }
 
-impl Way {
+impl Paging {
     /// The one of that name.
-    pub fn parse(name: &str) -> Option<Way> {
+    pub fn parse(name: &str) -> Option<Paging> {
         match name {
-            "ahead" => Some(Way::Ahead),
-            "demand" => Some(Way::Demand),
+            "ahead" => Some(Paging::Ahead),
+            "demand" => Some(Paging::Demand),
             _ => None,
         }
     }
@@ -150,14 +150,14 @@ struct Cost {
     intact: bool,
 }
 
-fn measure(way: Way, pages: usize, nodes: Nodes) -> Moved<Cost> {
+fn measure(way: Paging, pages: usize, nodes: Nodes) -> Moved<Cost> {
     let mut cost = Cost::default();
     nodes.go(Side::Origin)?;
     let mut heap = dirty(pages);
     let start = Instant::now();
     match way {
-        Way::Ahead => thread::migrate_with_pages(nodes.remote)?,
-        Way::Demand => thread::migrate_to(nodes.remote)?,
+        Paging::Ahead => thread::migrate_with_pages(nodes.remote)?,
+        Paging::Demand => thread::migrate_to(nodes.remote)?,
     }
     let end = Instant::now();
     cost.parts.add(start, end, Steps::last()?);
@@ -169,8 +169,8 @@ fn measure(way: Way, pages: usize, nodes: Nodes) -> Moved<Cost> {
     cost.faults = Traffic::here()?.faults - before;
     cost.intact = is_intact(&heap);
     match way {
-        Way::Ahead => thread::migrate_with_pages(nodes.origin)?,
-        Way::Demand => nodes.go(Side::Origin)?,
+        Paging::Ahead => thread::migrate_with_pages(nodes.origin)?,
+        Paging::Demand => nodes.go(Side::Origin)?,
     }
     cost.left = Footprint::here()?;
     let before = Traffic::here()?.faults;
@@ -181,7 +181,7 @@ fn measure(way: Way, pages: usize, nodes: Nodes) -> Moved<Cost> {
 
 /// Measures a move with so many MiB, and tells.
 #[inline(never)]
-pub fn tell(way: Way, mib: usize, nodes: Nodes) -> Result<bool> {
+pub fn tell(way: Paging, mib: usize, nodes: Nodes) -> Result<bool> {
     let pages = mib * (1 << 20) / PAGE;
     let cost = measure(way, pages, nodes)?;
     cost.parts.tell("process");

@@ -2,17 +2,17 @@
 
 use std::fmt::Write as _;
 
-use super::{Process, Way};
+use super::{Paging, Process};
 
 const PANEL: f64 = 240.0;
 const LEFT: f64 = 70.0;
 const TOP: f64 = 40.0;
 const STEP: f64 = PANEL + 90.0;
 
-const fn colour(way: Way) -> &'static str {
+const fn colour(way: Paging) -> &'static str {
     match way {
-        Way::Ahead => "#1f4e79",
-        Way::Demand => "#c7522a",
+        Paging::Ahead => "#1f4e79",
+        Paging::Demand => "#c7522a",
     }
 }
 
@@ -52,7 +52,7 @@ impl Process {
                 left + PANEL,
                 base + 16.0
             );
-            for (row, way) in Way::ALL.into_iter().enumerate() {
+            for (row, way) in Paging::ALL.into_iter().enumerate() {
                 for (dashes, touches, what) in [("", 0, "move"), ("4 3", 1, "move and touch")] {
                     let points = self.heaps(model).into_iter().filter_map(|mib| {
                         let one = self.of(model, mib, way)?;

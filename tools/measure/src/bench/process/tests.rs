@@ -8,8 +8,8 @@ fn figures(grows: u64) -> Process {
         let ahead = 300_000 + 10_000_000 * mib;
         let demand = 1_000_000 + grows * mib;
         for (way, whole, touch, faults) in [
-            (Way::Ahead, ahead, 10_000 * mib, 0),
-            (Way::Demand, demand, 20_000_000 * mib, pages),
+            (Paging::Ahead, ahead, 10_000 * mib, 0),
+            (Paging::Demand, demand, 20_000_000 * mib, pages),
         ] {
             let mut steps = [0; STEPS.len()];
             (steps[0], steps[2]) = (1000, whole - 1000);
@@ -48,7 +48,7 @@ fn figures(grows: u64) -> Process {
 #[test]
 fn lines_are_found_again() {
     let all = figures(1000);
-    let found = all.line("shared", Way::Ahead).unwrap();
+    let found = all.line("shared", Paging::Ahead).unwrap();
     assert!((found.start - 300_000.0).abs() < 1.0 && (found.slope - 1e7).abs() < 1.0);
     assert!((found.r2 - 1.0).abs() < 1e-9);
     assert_eq!(all.problem(), None);
@@ -66,17 +66,17 @@ fn what_is_not_shown_is_said() {
     assert!(problem(Process::default()).contains("nothing"));
     assert!(problem(figures(1_000_000)).contains("without pages grow"));
     let mut all = figures(0);
-    if let Some(one) = all.moves.get_mut(&("shared", 2, Way::Ahead)) {
+    if let Some(one) = all.moves.get_mut(&("shared", 2, Paging::Ahead)) {
         (one.whole, one.steps[2]) = (1000, 0);
     }
     assert!(problem(all).contains("no line"));
     let mut all = figures(0);
-    if let Some(one) = all.moves.get_mut(&("shared", 2, Way::Demand)) {
+    if let Some(one) = all.moves.get_mut(&("shared", 2, Paging::Demand)) {
         one.steps[4] = 1;
     }
     assert!(problem(all).contains("do not add up"));
     let mut all = figures(0);
-    if let Some(one) = all.moves.get_mut(&("shared", 2, Way::Ahead)) {
+    if let Some(one) = all.moves.get_mut(&("shared", 2, Paging::Ahead)) {
         one.faults = one.pages;
     }
     assert!(problem(all).contains("that were there"));
