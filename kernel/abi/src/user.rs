@@ -262,6 +262,9 @@ pub mod migrate_word {
     pub const REQUEST: usize = 0;
     /// The result of the last migration: 0, or the code of an [`Error`](crate::Error).
     pub const RESULT: usize = 2;
+    /// Not 0: the pages of the program that the node has go before the thread, at its next migration over kernels that
+    /// exchange messages. The thread itself stores and clears it.
+    pub const WITH_PAGES: usize = 6;
 }
 
 /// One node as user programs see it.

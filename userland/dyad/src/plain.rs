@@ -54,6 +54,20 @@ pub fn migrate_to(node: NodeId) -> Result<(), sys::Error> {
     dyad_rt::spine::migrate(node)
 }
 
+/// Continues the calling thread on the given node, where this returns, and brings the program's pages along that the node has
+/// which the thread leaves: they are there before the thread is, so touching them there is no fault.
+///
+/// That matters over kernels that exchange messages. Over a fused kernel this is [`migrate_to`]: there pages are used from
+/// wherever they are.
+///
+/// # Errors
+///
+/// As for [`migrate_to`]. A page for which the other node has no memory stays, and is asked for when it is touched.
+#[inline(always)]
+pub fn migrate_with_pages(node: NodeId) -> Result<(), sys::Error> {
+    dyad_rt::spine::migrate_with_pages(node)
+}
+
 /// Requests that a thread of the program move to a node at its next migration point. Replaces a request that
 /// the thread has not carried out yet, and returns it. A request for the calling thread makes no system call.
 ///

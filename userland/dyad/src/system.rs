@@ -73,6 +73,8 @@ pub struct Traffic {
     pub replicas: u64,
     /// Faults of this node that needed another node.
     pub faults: u64,
+    /// Messages about threads, waits and ranges of memory that this node has sent.
+    pub others: u64,
 }
 
 impl Traffic {
@@ -86,6 +88,63 @@ impl Traffic {
             messages: sys::counted(Counted::PageMessages)? + sys::counted(Counted::Received)?,
             replicas: sys::counted(Counted::Replicas)?,
             faults: sys::counted(Counted::Faults)?,
+            others: sys::counted(Counted::OtherMessages)?,
+        })
+    }
+}
+
+/// What a process has of a node's memory that is one of those of a program over kernels which only exchange messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Frames of pages, also of those whose contents are on another node now.
+    pub frames: u64,
+    /// Page tables.
+    pub tables: u64,
+}
+
+impl Footprint {
+    /// That of the process on this node. Without such processes all is 0.
+    ///
+    /// # Errors
+    ///
+    /// If the program's peer does not answer.
+    pub fn here() -> Result<Footprint, sys::Error> {
+        Ok(Footprint {
+            frames: sys::counted(Counted::Frames)?,
+            tables: sys::counted(Counted::Tables)?,
+        })
+    }
+}
+
+/// When each step of the last move of a thread to this node was over, in nanoseconds of the fused clock; over kernels that share
+/// memory all is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// The thread had laid its frames out, and its peer had been asked.
+    pub asked: u64,
+    /// The other node had been told which pages come before the thread.
+    pub listed: u64,
+    /// Those pages were there.
+    pub pages: u64,
+    /// Its registers and its control block were sent.
+    pub sent: u64,
+    /// They had come.
+    pub came: u64,
+}
+
+impl Steps {
+    /// The steps of the last move to this node.
+    ///
+    /// # Errors
+    ///
+    /// If the program's peer does not answer.
+    pub fn last() -> Result<Steps, sys::Error> {
+        Ok(Steps {
+            asked: sys::counted(Counted::MoveAsked)?,
+            listed: sys::counted(Counted::MoveListed)?,
+            pages: sys::counted(Counted::MovePages)?,
+            sent: sys::counted(Counted::MoveSent)?,
+            came: sys::counted(Counted::MoveCame)?,
         })
     }
 }

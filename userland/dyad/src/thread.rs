@@ -52,7 +52,7 @@
 //!
 //! | migration points | made by |
 //! |---|---|
-//! | at explicit calls | [`migrate_point`], [`migrate`], [`migrate_to`] |
+//! | at explicit calls | [`migrate_point`], [`migrate`], [`migrate_to`], [`migrate_with_pages`] |
 //! | in the loops of a function | [`#[dyad::points(loops)]`](macro@crate::points) |
 //! | at every system call of the program | [`#[dyad::main(points = "syscalls")]`](macro@crate::main) |
 //!
@@ -80,7 +80,9 @@ use crate::{Error, Instant, Result};
 mod park;
 mod scope;
 
-pub use crate::plain::{migrate, migrate_point, migrate_to, request_migration, withdraw_migration};
+pub use crate::plain::{
+    migrate, migrate_point, migrate_to, migrate_with_pages, request_migration, withdraw_migration,
+};
 pub use park::{park, park_timeout};
 pub use scope::{Scope, ScopedJoinHandle, scope};
 

@@ -23,7 +23,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use dyad_abi::service::slot;
-use dyad_abi::user::migrate_word::{REQUEST, RESULT};
+use dyad_abi::user::migrate_word::{REQUEST, RESULT, WITH_PAGES};
 use dyad_abi::{Error, NodeId, Result};
 use dyad_sys::cap::{Cap, Thread};
 pub use dyad_sys::tcb::{Block, block};
@@ -108,6 +108,21 @@ pub fn migrate(node: NodeId) -> Result<()> {
     if outcome.is_err() {
         take_back(node);
     }
+    outcome
+}
+
+/// Moves the calling thread to a node, after the pages of the program that this node has, if kernels exchange messages. Over a
+/// fused kernel there is nothing to bring: pages stay where they are, and are used from there.
+///
+/// # Errors
+///
+/// As for [`migrate`].
+#[inline(always)]
+pub fn migrate_with_pages(node: NodeId) -> Result<()> {
+    block().migrate[WITH_PAGES].store(1, Ordering::Relaxed);
+    let outcome = migrate(node);
+    // A thread that has stayed, or moved over a fused kernel, has not used it.
+    block().migrate[WITH_PAGES].store(0, Ordering::Relaxed);
     outcome
 }
 

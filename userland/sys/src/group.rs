@@ -15,7 +15,10 @@
 
 #![allow(unsafe_code)]
 
+use core::sync::atomic::Ordering;
+
 use dyad_abi::service::{process, slot};
+use dyad_abi::user::migrate_word::WITH_PAGES;
 use dyad_abi::user::stack_slot;
 use dyad_abi::{Error, Isa, NodeId, Result};
 
@@ -112,8 +115,12 @@ pub unsafe fn leave(node: NodeId, pc: u64, sp: u64, fp_or_argument: u64) -> Erro
         Ok(false) => return Error::NodeDead,
         Err(e) => return e,
     }
+    let ahead = match block().migrate[WITH_PAGES].swap(0, Ordering::Relaxed) {
+        0 => 0,
+        _ => process::AHEAD,
+    };
     let departure = [
-        process::MOVE | (node.index() as u64) << 8,
+        process::MOVE | (node.index() as u64) << 8 | ahead,
         pc,
         sp,
         fp_or_argument,

@@ -325,6 +325,22 @@ counters! {
         Doorbells = "group.doorbells",
         /// Bytes of messages, headers included.
         Bytes = "group.bytes",
+        /// Pages that have come here before a thread did, because that was to bring them.
+        Ahead = "dsm.ahead",
+        /// Frames that pages of the process have here: also those whose contents are elsewhere now.
+        Frames = "process.frames",
+        /// Page tables that the process has here.
+        Tables = "process.tables",
+        /// Of the thread that has come here last, when it had asked to leave, in nanoseconds of the fused clock; so the next ones.
+        MoveAsked = "move.asked-at",
+        /// When the other node had been told which pages come before it. Without such pages, when it had asked.
+        MoveListed = "move.listed-at",
+        /// When those pages were there.
+        MovePages = "move.pages-at",
+        /// When its registers and its control block were sent.
+        MoveSent = "move.sent-at",
+        /// When those had come.
+        MoveCame = "move.came-at",
         /// Faults of reading in the heap whose parts are known; the next ones are sums over these, in nanoseconds.
         Reads = "fault.read.count",
         /// From a fault until its handler runs, and from the handler's end until the instruction is executed again.
@@ -371,6 +387,11 @@ impl Counted {
     /// Whether it is counted only if parts of faults are asked for.
     pub const fn is_of_parts(self) -> bool {
         self as u64 >= Counted::Reads as u64
+    }
+
+    /// Whether it is a time of one move, which says nothing about a run.
+    pub const fn is_of_a_move(self) -> bool {
+        self as u64 >= Counted::MoveAsked as u64 && self as u64 <= Counted::MoveCame as u64
     }
 
     /// The one with this number.

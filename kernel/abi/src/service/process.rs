@@ -36,6 +36,8 @@ pub const REQUEST: u64 = 6;
 /// last was there: in its own `MOVE`, or at the program's entry. The call comes back when the thread does: status,
 /// and how it goes on here (program counter 0: as if the call had returned).
 pub const MOVE: u64 = 7;
+/// A bit of the first word of [`MOVE`]: the pages of the program that this node has go to that node before the thread does.
+pub const AHEAD: u64 = 1 << 16;
 /// `()`: of a process of a [group](super::peer), from its peer: where the thread that begins here goes on, as the answer
 /// of [`MOVE`]. Elsewhere than on the first node it waits until the thread comes.
 pub const ARRIVED: u64 = 8;

@@ -25,6 +25,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Ranges that two threads give back at a time.
 const RANGES: u64 = 10;
 
+/// Threads that bring pages, one after the other.
+const BRINGS: u64 = 4;
+
 /// Threads on each node that wake another one.
 const WAKERS: u64 = 3;
 
@@ -66,12 +69,21 @@ extern "C" fn landed(argument: u64) -> ! {
 
 /// The calling thread moves to a node of the other ISA. It goes on there in `landed`.
 fn go(node: NodeId, argument: u64) {
+    leave(process::MOVE, node, argument);
+}
+
+/// As `go`, after the pages that this node has.
+fn bring(node: NodeId, argument: u64) {
+    leave(process::MOVE | process::AHEAD, node, argument);
+}
+
+fn leave(what: u64, node: NodeId, argument: u64) {
     let other = isa().other();
     let id = sys::thread::id().unwrap_or_default();
     let (_, top) = stack_slot(other, id);
     let sp = sys::group::empty_on(other, top);
     let words = [
-        process::MOVE | (node.index() as u64) << 8,
+        what | (node.index() as u64) << 8,
         landed as *const () as usize as u64 | process::WITH_ARGUMENT,
         sp,
         argument,
@@ -114,7 +126,7 @@ fn wakes() {
 }
 
 /// The attacks.
-pub const ATTACKS: [Attack; 8] = [
+pub const ATTACKS: [Attack; 10] = [
     Attack {
         name: "peer_moves_to_nowhere",
         act: |a| {
@@ -124,6 +136,66 @@ pub const ATTACKS: [Attack; 8] = [
                 let what = process::MOVE | (node << 8);
                 // The own node has no bits beyond those of a number.
                 a.ask(slot::PROCESS, [what, 16, 0, 0], &[NoSuchNode]);
+            }
+        },
+    },
+    Attack {
+        name: "peer_brings_pages_to_nowhere",
+        act: |a| {
+            let here = dyad::node().index() as u64;
+            let nodes = a.nodes.len() as u64;
+            for node in NO_NODES.into_iter().chain([here, nodes, 255]) {
+                for more in [process::AHEAD, 3 * process::AHEAD, process::AHEAD | 1 << 63] {
+                    let what = process::MOVE | node << 8 | more;
+                    // Bits beyond those of a number and of what goes before the thread mean nothing.
+                    a.ask(slot::PROCESS, [what, 16, 0, 0], &[NoSuchNode, BadArgument]);
+                }
+            }
+        },
+    },
+    Attack {
+        name: "peer_brings_pages_that_are_given_back",
+        act: |a| {
+            let here = dyad::node();
+            let Some(&other) = a.nodes.iter().find(|&&n| n != here) else {
+                return;
+            };
+            for round in 1..=BRINGS {
+                let mut ranges = [0; 8];
+                for at in &mut ranges {
+                    let asked = [pager::MAP_ANON, 8 * PAGE_SIZE, 0, 0];
+                    let Ok(start) = request(slot::PAGER, asked) else {
+                        return a.found("no memory".into());
+                    };
+                    *at = start;
+                    for page in 0..8 {
+                        let at = (start + page * PAGE_SIZE) as usize;
+                        let word = with_exposed_provenance::<AtomicU64>(at);
+                        // SAFETY: 1. Just mapped, aligned, and given back below only.
+                        unsafe { (*word).store(round, Ordering::Relaxed) };
+                    }
+                }
+                LANDED.store(0, Ordering::Relaxed);
+                a.tries += 1;
+                let brings = thread::spawn_on(here, move || bring(other, round));
+                match brings {
+                    Ok(brings) => core::mem::forget(brings),
+                    Err(e) => return a.found(format!("no thread: {e}")),
+                }
+                // Its pages are on their way, or are asked for.
+                for at in ranges {
+                    if request(slot::PAGER, [pager::UNMAP, at, 8 * PAGE_SIZE, 0]).is_err() {
+                        a.found("a range is not given back".into());
+                    }
+                    sys::yield_now();
+                }
+                if !becomes(&LANDED, round) {
+                    return a.found("a thread that brings pages has not come".into());
+                }
+            }
+            match TWICE.swap(0, Ordering::Relaxed) {
+                0 => {}
+                n => a.found(format!("{n} threads are on two nodes")),
             }
         },
     },

@@ -68,6 +68,11 @@ pub fn trials() -> Vec<Trial> {
         ),
         test(
             Tiers::FULL.and(Tiers::LONG),
+            "pages_are_there_before_the_thread_that_brings_them",
+            pages_before_the_thread,
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
             "plain_threads_share_work_out",
             pairs,
         ),
@@ -219,6 +224,52 @@ fn sort_in_buckets() -> Result<(), Failed> {
         let least = 2 * (pages + ITERATIONS * (KEYS + RANKS));
         if !(pages..pages + 20).contains(&replicas) || !(least..least + 400).contains(&messages) {
             return Err(format!("{replicas} pages, {messages} messages, at least {least}").into());
+        }
+    }
+    Ok(())
+}
+
+/// A process goes to the other node and back with a heap of 1 MiB: with its pages, which then cost next to no faults, and without.
+fn pages_before_the_thread() -> Result<(), Failed> {
+    const PAGES: u64 = 256;
+    // Stacks and the program's data are touched meanwhile.
+    const FEW: u64 = 4;
+    for (nodes, way) in [(PAIR, "ahead"), (REVERSED, "ahead"), (PAIR, "demand")] {
+        let config = RunConfig {
+            nodes: nodes.to_vec(),
+            kernels: Kernels::Multiple,
+            work: console::app("micro", format!("--what process --heap 1 --way {way}")),
+            timeout: Some(Duration::from_secs(120)),
+            ..RunConfig::default()
+        };
+        for _ in 0..size(1, 1, 50) {
+            let run = console::good(&config)?;
+            console::passed(&run, ["process.intact", name::POOLS])?;
+            let (report, text) = run;
+            let counter = |name: &str| report.counters.get(name).copied().unwrap_or(u64::MAX);
+            let ahead = counted(&report, Counted::Ahead)?;
+            let faults = [counter("process.faults"), counter("process.faults-back")];
+            let as_planned = match way {
+                "ahead" => ahead >= 2 * PAGES && faults.iter().all(|&n| n <= FEW),
+                _ => ahead == 0 && faults.iter().all(|&n| n >= PAGES),
+            };
+            if !as_planned {
+                let why = format_args!("{way}: {ahead} pages before a thread, faults {faults:?}");
+                return console::because(&text, why);
+            }
+            // A process without a thread keeps the frames of pages whose contents are elsewhere.
+            let left = counter("process.frames-left");
+            if !(PAGES..2 * PAGES).contains(&left) {
+                return console::because(&text, format_args!("{way}: {left} frames are left"));
+            }
+            let (faults, messages) = (
+                counted(&report, Counted::Faults)?,
+                counted(&report, Counted::PageMessages)?,
+            );
+            if messages != 2 * faults || counted(&report, Counted::Refused)? != 0 {
+                let why = format_args!("{way}: {messages} messages for {faults} faults");
+                return console::because(&text, why);
+            }
         }
     }
     Ok(())

@@ -14,6 +14,7 @@ pub mod migration;
 mod page;
 pub mod pages;
 mod peers;
+pub mod process;
 mod quiescence;
 mod report;
 mod results;

@@ -35,6 +35,8 @@ enum Suite {
     Faults(FaultsArgs),
     /// Measure what it costs to reach pages of another node, by messages and through shared memory
     Pages(PagesArgs),
+    /// Measure what it costs to move a process with its memory to another kernel, by the size of its heap
+    Process(ProcessArgs),
     /// Compare fused kernels with kernels that only exchange messages, on NPB
     Compare(CompareArgs),
     /// Count in which functions the instructions of operations are, on both ISAs
@@ -147,6 +149,26 @@ struct PagesArgs {
 }
 
 #[derive(Debug, Args)]
+struct ProcessArgs {
+    /// Memory models [default: separated,shared,fully-shared; with --quick shared]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    models: Vec<Named<MemoryModel>>,
+    /// Sizes of the heap in MiB, 1 to 64 each [default: 1,2,4,8,16; with --quick 1,2,4]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=64))]
+    heaps: Vec<u64>,
+    /// Less of everything, to see that it works
+    #[arg(long)]
+    quick: bool,
+    /// Write a picture to this file (SVG)
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    svg: Option<String>,
+    #[command(flatten)]
+    results: Results,
+    #[command(flatten)]
+    page: Page,
+}
+
+#[derive(Debug, Args)]
 struct StagesArgs {
     /// Operations of `bench kernel` and `bench migration` [default: those of the book's page]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = operation)]
@@ -189,6 +211,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<u8, Error> {
         Suite::Migration(args) => migration(args),
         Suite::Faults(args) => faults(args),
         Suite::Pages(args) => pages(args),
+        Suite::Process(args) => process(args),
         Suite::Compare(args) => compare(args),
         Suite::Stages(args) => stages(args),
         Suite::Sim(args) => sim(args),
@@ -284,6 +307,32 @@ fn pages(args: &PagesArgs) -> Result<u8, Error> {
     }
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
     let figures = bench::pages::pages(&plan, &mut args.results.display())?;
+    args.page
+        .publish(&figures.table(), &figures.json(), Some(&figures.page()))?;
+    verdict(figures.problem())
+}
+
+fn process(args: &ProcessArgs) -> Result<u8, Error> {
+    args.results.open(&args.page)?;
+    args.svg.as_deref().map_or(Ok(()), check_file)?;
+    let mut plan = bench::process::Plan::default();
+    if args.quick {
+        plan.models = vec![MemoryModel::Shared];
+        plan.heaps = vec![1, 2, 4];
+        plan.times = 16;
+        plan.turns = vec![32, 64, 128];
+    }
+    if !args.models.is_empty() {
+        plan.models = args.models.iter().map(|m| m.0).collect();
+    }
+    if !args.heaps.is_empty() {
+        plan.heaps.clone_from(&args.heaps);
+    }
+    setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
+    let figures = bench::process::process(&plan, &mut args.results.display())?;
+    if let Some(file) = &args.svg {
+        write_file(file, &figures.picture())?;
+    }
     args.page
         .publish(&figures.table(), &figures.json(), Some(&figures.page()))?;
     verdict(figures.problem())
@@ -398,6 +447,7 @@ mod tests {
             Suite::Migration(args) => args.results.json.json,
             Suite::Faults(args) => args.results.json.json,
             Suite::Pages(args) => args.results.json.json,
+            Suite::Process(args) => args.results.json.json,
             Suite::Compare(args) => args.results.json.json,
             Suite::Stages(args) => args.results.json.json,
             Suite::Sim(args) => args.results.json.json,
@@ -413,6 +463,7 @@ mod tests {
             "migration",
             "faults",
             "pages",
+            "process",
             "compare",
             "stages",
             "sim",

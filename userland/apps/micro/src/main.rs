@@ -3,8 +3,11 @@
 //!
 //! | option | values | default |
 //! |---|---|---|
-//! | `--what` | a list of `pages`, `depth`, `faults` | `pages,depth` |
+//! | `--what` | a list of `pages`, `depth`, `faults`, `process`, `pingpong`, `futex` | `pages,depth` |
 //! | `--touches` | a list of `read`, `upgrade`, `write`, `zero` ([`faults`]) | all |
+//! | `--turns` | a list: turns of each thread in games of [`futex`], 1 to 100000 | `64,128,256,512` |
+//! | `--heap` | MiB that a process goes to the other side with ([`process`]), 1 to 64 | 4 |
+//! | `--way` | what becomes of their pages: `ahead`, `demand` ([`process`]) | `ahead` |
 //! | `--patterns` | a list: who has the pages and who touches them, of the names in [`Pattern`] | all |
 //! | `--pages` | how many, 1 to 4096 | 256 |
 //! | `--lines` | lines touched in each page, 1 to 64 | 64 |
@@ -21,12 +24,15 @@
 #![deny(unsafe_code)]
 
 mod faults;
+mod futex;
+mod process;
 
 use core::hint::black_box;
 
 use dyad::prelude::thread::*;
 use dyad::{report, thread};
 use faults::Touch;
+use process::Paging;
 use workloads::micro::depth::{Kind, descend, expected};
 use workloads::micro::pages::{Act, LINES, Pages, Pattern, Side};
 
@@ -138,12 +144,18 @@ enum What {
     Pages,
     Depth,
     Faults,
+    Process,
+    PingPong,
+    Futex,
 }
 
 /// What the command line says.
 struct Plan {
     what: Vec<What>,
     touches: Vec<Touch>,
+    turns: Vec<u32>,
+    heap: usize,
+    way: Paging,
     patterns: Vec<Pattern>,
     count: usize,
     lines: usize,
@@ -184,9 +196,12 @@ fn number(args: &Args, name: &str, default: usize, most: usize) -> Result<usize>
 impl Plan {
     #[inline(never)]
     fn read(args: &Args) -> Result<Plan> {
-        const OPTIONS: [&str; 8] = [
+        const OPTIONS: [&str; 11] = [
             "--what",
             "--touches",
+            "--turns",
+            "--heap",
+            "--way",
             "--patterns",
             "--pages",
             "--lines",
@@ -199,12 +214,26 @@ impl Plan {
             "pages" => Some(What::Pages),
             "depth" => Some(What::Depth),
             "faults" => Some(What::Faults),
+            "process" => Some(What::Process),
+            "pingpong" => Some(What::PingPong),
+            "futex" => Some(What::Futex),
             _ => None,
+        })?;
+        let way = args.value("--way").unwrap_or("ahead");
+        let way = Paging::parse(way).ok_or_else(|| {
+            Error::usage(format_args!(
+                "--way cannot be {way:?}; possible: ahead,demand"
+            ))
         })?;
         let depth = |w: &str| w.parse().ok().filter(|n| (1..=64).contains(n));
         Ok(Plan {
             what,
             touches: list(args, "--touches", Touch::NAMES, Touch::parse)?,
+            turns: list(args, "--turns", "64,128,256,512", |w| {
+                w.parse().ok().filter(|n| (1..=100_000).contains(n))
+            })?,
+            heap: number(args, "--heap", 4, 64)?,
+            way,
             patterns: list(
                 args,
                 "--patterns",
@@ -272,6 +301,21 @@ fn main(args: Args) -> Result<()> {
         let mut kept = Vec::new();
         for &touch in &plan.touches {
             good &= faults::tell(touch, plan.count, nodes, &mut kept)?;
+        }
+    }
+    if plan.what.contains(&What::Process) {
+        good &= process::tell(plan.way, plan.heap, nodes)?;
+    }
+    if plan.what.contains(&What::PingPong) {
+        process::tell_ping_pong(plan.times, nodes)?;
+    }
+    if plan.what.contains(&What::Futex) {
+        println!(
+            "{:<10} {:>12} {:>12} {:>12}",
+            "turns", "ns", "wakes", "messages"
+        );
+        for &turns in &plan.turns {
+            good &= futex::tell(turns, nodes)?;
         }
     }
     match good {

@@ -109,7 +109,9 @@ impl Group {
     pub fn report(&self) {
         for peer in self.peers.iter().flatten() {
             let parts = rt::info().is_ok_and(|info| info.fault_parts != 0);
-            let all = Counted::ALL.iter().filter(|c| parts || !c.is_of_parts());
+            let is_reported = |c: &&Counted| parts || !c.is_of_parts();
+            let all = Counted::ALL.iter().filter(is_reported);
+            let all = all.filter(|c| !c.is_of_a_move());
             for &counted in all {
                 let count = peer.entry.request([op::COUNTER, counted as u64, 0, 0]);
                 let Ok(count) = count else { continue };

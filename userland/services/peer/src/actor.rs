@@ -2,6 +2,7 @@
 
 extern crate alloc;
 
+mod ahead;
 mod text;
 mod threads;
 
@@ -30,6 +31,7 @@ use crate::parts;
 use crate::port::{Outside, Pages, kind, tag};
 use crate::service::{self, ORIGIN};
 use crate::slots::{self, SLOTS};
+use ahead::Ahead;
 use threads::Threads;
 
 /// Limits of the memory of a program, as the pager's.
@@ -66,6 +68,8 @@ struct Actor {
     sleep: Sleep,
     /// The threads of the program.
     threads: Threads,
+    /// Pages that go before threads.
+    ahead: Ahead,
     /// Where threads of the program begin.
     entry: u64,
     isa: Isa,
@@ -103,6 +107,7 @@ pub fn run(here: NodeId, isa: Isa, setup: &'static Setup) -> Result<core::conver
         ranges: Ranges::new(LIMITS),
         sleep: Sleep::new(here),
         threads: Threads::new(here),
+        ahead: Ahead::default(),
         entry: setup.entry,
         isa,
         unmapping: Vec::new(),
@@ -220,6 +225,7 @@ impl Actor {
             self.asked(n);
         }
         busy |= self.expire()?;
+        self.fetch();
         self.resend();
         self.finish_unmapping();
         if let Some((what, e)) = self.outside.failed {
@@ -292,7 +298,7 @@ impl Actor {
     /// doorbell and a wake-up. `true`: there is something to do.
     fn spins(&mut self, until: Option<u64>) -> Result<bool> {
         let limit = match self.threads.here() {
-            (0, _) => SPIN_NS,
+            (0, _) if self.outside.coming == 0 => SPIN_NS,
             (here, waiting) if here == waiting => SPIN_FOR_ANSWER_NS,
             _ => return Ok(false),
         };
@@ -374,6 +380,8 @@ impl Actor {
                 kind::TEXT => self.text_has_come(link, &record),
                 kind::PREPARE => self.asked_to_prepare(node, record.head[1]),
                 kind::READY => self.is_ready(node, record.head[1]),
+                kind::FETCH => self.asked_to_fetch(link, &record),
+                kind::FETCHED => self.pages_are_there(node, record.head[1]),
                 kind::ENDED => self.threads.has_ended(record.head[1]),
                 _ => self.refuse(),
             }
@@ -399,6 +407,8 @@ impl Actor {
             Ok(message) => drop(self.step(Event::Received { from, message })),
             Err(_) => self.refuse(),
         }
+        // Of what comes before threads, a page has perhaps come: then the next one is asked for.
+        self.fetch();
     }
 
     /// A thread of the process has asked.
@@ -566,6 +576,7 @@ impl Actor {
 
     fn count(&self) {
         let c = self.pages.counters();
+        let (frames, tables) = self.outside.frames.used();
         for (counted, value) in [
             (Counted::Faults, c.faults),
             (Counted::PageMessages, c.page_messages()),
@@ -579,6 +590,9 @@ impl Actor {
             (Counted::OtherMessages, self.other_messages),
             (Counted::Doorbells, self.doorbells),
             (Counted::Bytes, self.outside.bytes),
+            (Counted::Ahead, self.ahead.pages),
+            (Counted::Frames, frames),
+            (Counted::Tables, tables),
         ] {
             COUNTERS[counted as usize].store(value, Ordering::Relaxed);
         }

@@ -90,6 +90,12 @@ impl Frames {
         Ok((frame, zero))
     }
 
+    /// How many pages have a frame, and how many page tables there are.
+    pub fn used(&self) -> (u64, u64) {
+        let frames = u64::from(self.unused) - self.free.len() as u64;
+        (frames, self.next_table)
+    }
+
     /// The words of a frame, in the window.
     pub fn words(&self, frame: u32) -> &'static [AtomicU64; PAGE_WORDS] {
         assert!(frame < self.all, "a frame that there is");

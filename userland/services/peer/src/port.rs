@@ -26,7 +26,11 @@ pub const CHUNKS: usize = 256;
 pub const PAGES: usize = 512;
 const THREADS: usize = 64;
 const REGIONS: usize = 64;
-const QUEUE: usize = dyad_dsm::node::outbox_bound(NODES, THREADS, REGIONS);
+/// Pages at a time that are asked for on behalf of a thread that is to bring them: half of what a ring has room for, so that their
+/// contents do not wait for room.
+pub const PIPELINE: usize = 8;
+/// Each page that is on its way for a thread counts as another thread that waits.
+const QUEUE: usize = dyad_dsm::node::outbox_bound(NODES, THREADS + PIPELINE, REGIONS);
 
 /// The page protocol on this node.
 pub type Pages = Dsm<NODES, CHUNKS, PAGES, THREADS, QUEUE, REGIONS>;
@@ -52,6 +56,11 @@ pub mod kind {
     pub const ENDED: u64 = 9;
     /// Text for the console: number, operation, offset, length; the text.
     pub const TEXT: u64 = 6;
+    /// Pages are to be fetched before a thread comes: its number, how many ranges, whether these are the last; the ranges,
+    /// each first page and number of pages.
+    pub const FETCH: u64 = 10;
+    /// They are there: number.
+    pub const FETCHED: u64 = 11;
 }
 
 /// Words of the head of a page message, behind its header: when what it answers had come, and when it was sent itself.
@@ -94,6 +103,8 @@ pub struct Outside {
     pub come_at: Option<u64>,
     /// The thread whose fault is being served.
     pub faulting: Option<u64>,
+    /// Threads that are about to come and have pages fetched, by bit: none of them waits for a page here itself.
+    pub coming: u64,
     /// The page whose contents go with the next message.
     copied: Option<Page>,
     /// Pages whose hold ends, and when.
@@ -125,6 +136,7 @@ impl Outside {
             incoming: None,
             come_at: None,
             faulting: None,
+            coming: 0,
             copied: None,
             deferred: Vec::new(),
             unmapped: Vec::new(),
@@ -275,6 +287,7 @@ impl Outside {
             Outcome::Refused(Cause::NoMemory) => told::NO_MEMORY,
             Outcome::Refused(Cause::Lost) | Outcome::Ended => told::LOST,
         };
+        let threads = threads & !self.coming;
         for n in (0..64).filter(|n| threads >> n & 1 != 0) {
             if let (Some((_, record)), Some(come)) = (self.incoming, self.come_at)
                 && let Some(now) = parts::now()

@@ -1,5 +1,6 @@
 //! All tests of this package, in one program: what they stand on is linked once.
 
+mod ahead;
 mod forged;
 mod group;
 mod mutants;

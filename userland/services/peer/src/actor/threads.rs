@@ -5,7 +5,7 @@ extern crate alloc;
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
 
-use dyad_abi::service::peer::slot;
+use dyad_abi::service::peer::{Counted, slot};
 use dyad_abi::service::{INFO_BASE, process, program, thread_id};
 use dyad_abi::user::migrate_word::REQUEST;
 use dyad_abi::user::{MAX_PROGRAM_THREADS, Tcb, request, stack_slot};
@@ -14,7 +14,7 @@ use dyad_msg::bulk::{Record, lines_behind};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Receive, Send, Until};
 
-use super::{Actor, Asker, Vec};
+use super::{Actor, Asker, COUNTERS, Vec};
 use crate::port::{kind, tag};
 use crate::service::{self, INIT, ORIGIN};
 use crate::slots::{self, SLOTS};
@@ -22,10 +22,15 @@ use crate::slots::{self, SLOTS};
 const THREADS: usize = MAX_PROGRAM_THREADS as usize;
 /// Words of a control block that travel with a thread: all that its layout names.
 const BLOCK_WORDS: usize = size_of::<Tcb>() / 8;
-const BLOCK_LINES: u64 = BLOCK_WORDS as u64 / 8;
+/// Behind it are the times of the move up to then.
+const MOVED_WORDS: usize = BLOCK_WORDS + 8;
+const MOVED_LINES: u64 = MOVED_WORDS as u64 / 8;
+
+/// The bit of [`process::MOVE`] that says so, as it is beside the number of the node.
+const AHEAD: u64 = process::AHEAD >> 8;
 
 /// How a thread goes on: program counter, stack pointer, frame pointer or argument.
-type Going = [u64; 3];
+pub(super) type Going = [u64; 3];
 
 /// A control block that travels.
 type Block = [u64; BLOCK_WORDS];
@@ -310,34 +315,68 @@ impl Actor {
         slots::answer(n, [0, pc, sp, last]);
     }
 
-    /// A thread goes to another node.
-    pub(super) fn leave(&mut self, n: u64, node: u64, [pc, sp, fp]: Going) {
-        let node = match self.node_of(node) {
+    /// A thread goes to another node, now or after the pages that this node has.
+    pub(super) fn leave(&mut self, n: u64, place: u64, going: Going) {
+        let asked = self.time();
+        let ahead = place & AHEAD != 0;
+        let node = match self.node_of(place & !AHEAD) {
             Ok(node) if node != self.here => node,
             _ => return slots::answer(n, [Error::NoSuchNode.code(), 0, 0, 0]),
         };
+        match ahead {
+            true => self.leave_after_pages(n, node, going, asked),
+            false => self.depart(n, node, going, [asked; 3]),
+        }
+    }
+
+    /// The fused time, in nanoseconds; 0 if there is none.
+    pub(super) fn time(&self) -> u64 {
+        self.now().map_or(0, |now| now.0)
+    }
+
+    /// A thread goes to another node. The times: when it had asked, when its pages were named, when they were there.
+    pub(super) fn depart(
+        &mut self,
+        n: u64,
+        node: NodeId,
+        [pc, sp, fp]: Going,
+        [asked, listed, pages]: [u64; 3],
+    ) {
         let block = service::control_block(n);
-        let words: Block = core::array::from_fn(|i| block[i].load(Ordering::Relaxed));
+        let mut words: [u64; MOVED_WORDS] = core::array::from_fn(|i| match block.get(i) {
+            Some(word) => word.load(Ordering::Relaxed),
+            None => 0,
+        });
         // What has been sent to wake it goes with it.
         let woken = Cap::<Receive>::at(slot::WAITS).receive(n, Until::Now);
         let woken = u64::from(woken.is_ok_and(|bits| bits != 0));
         self.threads.has_gone(n, node);
         self.waits_to_come(n);
-        let head = [tag(kind::MOVED, BLOCK_LINES), n, pc, sp, fp, woken, 0, 0];
+        let head = [tag(kind::MOVED, MOVED_LINES), n, pc, sp, fp, woken, 0, 0];
+        words[BLOCK_WORDS..][..4].copy_from_slice(&[asked, listed, pages, self.time()]);
         self.send(node, head, &words);
     }
 
     /// A thread comes here.
     pub(super) fn moved(&mut self, link: usize, record: &Record) {
         let [_, n, pc, sp, last, woken, ..] = record.head;
-        if n >= MAX_PROGRAM_THREADS || lines_behind(&record.head) != BLOCK_LINES {
+        if n >= MAX_PROGRAM_THREADS || lines_behind(&record.head) != MOVED_LINES {
             return self.refuse();
         }
+        let mut times = [0; 5];
+        times[4] = self.time();
         let mut come = Box::new(([pc, sp, last], [0; BLOCK_WORDS]));
         let from = &self.outside.links[link];
         from.receiver.copy(&from.back, record, |i, word| {
-            come.1[i % BLOCK_WORDS] = word;
+            match i.checked_sub(BLOCK_WORDS) {
+                None => come.1[i] = word,
+                Some(i @ 0..4) => times[i] = word,
+                Some(_) => {}
+            }
         });
+        for (counter, time) in COUNTERS[Counted::MoveAsked as usize..].iter().zip(times) {
+            counter.store(time, Ordering::Relaxed);
+        }
         let Ok(one) = self.threads.one(n) else {
             return;
         };
