@@ -30,7 +30,7 @@ use crate::parts;
 use crate::port::{Outside, Pages, kind, tag};
 use crate::service::{self, ORIGIN};
 use crate::slots::{self, SLOTS};
-use threads::Threads;
+use threads::{Starter, Threads};
 
 /// Limits of the memory of a program, as the pager's.
 const LIMITS: Limits = Limits {
@@ -114,6 +114,7 @@ pub fn run(here: NodeId, isa: Isa, setup: &'static Setup) -> Result<core::conver
     };
     if here == ORIGIN {
         actor.regions(setup)?;
+        actor.begin_first();
     }
     while !SLOTS.has_ended() {
         actor.turn()?;
@@ -477,7 +478,9 @@ impl Actor {
                 Err(_) if what == service::ask::WAKE && a < MAX_PROGRAM_THREADS => Ok(0),
                 Err(e) => Err(e),
             },
-            service::ask::BEGIN if self.here != ORIGIN => return self.begin_when_ready(asker, a),
+            service::ask::BEGIN if self.here != ORIGIN => {
+                return self.begin_when_ready(Starter::Thread(asker), a);
+            }
             _ if self.here != ORIGIN => return self.pass_on(ORIGIN, asker, [what, a, b, c]),
             service::ask::START => return self.start(asker, a, b),
             service::ask::MAP => self.map(a),
