@@ -17,7 +17,7 @@ use dyad_abi::user::{
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_dsm::weakening::Rules;
 use dyad_dsm::wire::{self, HEADER};
-use dyad_dsm::{Access, Config, Event, Incarnation, Page, Range, ThreadNo, Time};
+use dyad_dsm::{Access, Config, Event, Incarnation, NodeSet, Page, Range, ThreadNo, Time};
 use dyad_msg::bulk::Head;
 use dyad_services::ranges::{Limits, Ranges};
 use dyad_services::rt;
@@ -90,6 +90,7 @@ pub fn run(here: NodeId, isa: Isa, setup: &'static Setup) -> Result<core::conver
     let config = Config {
         me: here,
         origin: ORIGIN,
+        nodes: NodeSet::first(info.system.node_count as usize),
         incarnations: core::array::from_fn(|n| Incarnation(incarnation(n))),
         frames: frames.count(),
         rules: Rules::default(),
@@ -447,7 +448,7 @@ impl Actor {
 
     /// Sends what has found a full ring, as far as there is room now.
     fn resend(&mut self) {
-        let mut full = dyad_dsm::NodeSet::EMPTY;
+        let mut full = NodeSet::EMPTY;
         for (to, head, words) in core::mem::take(&mut self.unsent) {
             let word = |i: usize| words.get(i).copied().unwrap_or(0);
             if full.has(to) || !self.outside.push(to, &head, word) {
