@@ -1,4 +1,5 @@
-//! Several kernels that only exchange messages: the program as a group of processes, one on each node, and their peers.
+//! Several kernels that only exchange messages: the program as a group of processes, one on each node, and their peers. Two of the
+//! nodes:
 //!
 //! ```text
 //!   node 0:  process 0 ──faults, requests──▶ peer 0 ◀══ rings ══▶ peer 1 ◀──faults, requests── process 1  :node 1
