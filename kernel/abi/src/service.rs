@@ -318,12 +318,17 @@ pub mod sched {
 
     /// The thread table, read-only, in `sched`: [`THREADS`] words as of [`entry`], 0: no thread.
     pub const TABLE: u64 = 0x1_B000_0000;
-    /// A page of words, read-only in `sched`: a thread of the table whose word is not 0 is not dispatched. The
-    /// thread that clears the word makes the held thread ready again.
-    pub const HOLD: u64 = TABLE + 0x1000;
-    /// Threads that can be scheduled: 64 of the system, and those of the program and of the program beside
-    /// it.
-    pub const THREADS: u32 = 192;
+    /// Bytes of the table, whole pages.
+    pub const TABLE_BYTES: u64 = (THREADS as u64 * 8).next_multiple_of(super::PAGE_SIZE);
+    /// A page of words, read-only in `sched`: one of the first [`HELD`] threads of the table whose word is not 0 is not
+    /// dispatched. The thread that clears the word makes the held thread ready again.
+    pub const HOLD: u64 = TABLE + TABLE_BYTES;
+    /// Threads that can be scheduled: 64 of the system, and those of all programs that are no services.
+    pub const THREADS: u32 =
+        (super::MAX_PROGRAM_THREADS as usize * (1 + crate::ident::MAX_NODES)) as u32;
+    /// Threads that init can hold: those of the system, of the program and of the program beside it. A process of a
+    /// [group](super::peer) has no such threads.
+    pub const HELD: u32 = 3 * super::MAX_PROGRAM_THREADS as u32;
     /// The tag of thread `n` of the table. It is the index of the thread's capability in
     /// `sched`'s capability table.
     pub const fn tag(n: u32) -> u32 {
@@ -534,7 +539,7 @@ const _: () = {
     assert!(console_client(program::MAX) <= sched::TABLE);
     assert!(MAX_PROGRAM_THREADS >= (MAX_NODES * MAX_CPUS) as u64);
     assert!(MAX_PROGRAM_THREADS == crate::cap::LEAF_SLOTS as u64);
-    assert!((sched::TABLE + sched::THREADS as u64 * 8) <= sched::TABLE + PAGE_SIZE);
+    assert!(sched::HELD as u64 * 8 <= PAGE_SIZE && sched::HELD <= sched::THREADS);
     assert!(sched::group(program::FIRST) != sched::SYSTEM_GROUP);
     assert!(matches!(
         sched::entry_parts(sched::entry(63, u32::MAX, sched::GROUPS - 1)),

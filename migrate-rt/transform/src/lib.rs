@@ -290,6 +290,52 @@ fn write_record(memory: &mut impl Memory, record: u64, found: u64) -> u64 {
     record + step
 }
 
+/// How a thread goes on that keeps its stack, on a node of its own ISA where another kernel thread waits: at `ret`, with the
+/// frame pointer `fp`.
+///
+/// `sites` are those of this ISA as the source, `back` those of the other ISA. Nothing is written.
+///
+/// # Errors
+///
+/// See [`Fault`]: a thread that could not go to the other ISA does not go to this one either.
+pub fn stay(
+    sites: &Sites<'_>,
+    back: &Sites<'_>,
+    memory: &impl Memory,
+    (fp, ret): (u64, u64),
+) -> Result<Landing, Fault> {
+    let there = |ret| sites.find(ret).map(target).ok_or(Fault::UnknownReturn(ret));
+    let (other, _) = there(ret)?;
+    let (pc, step) = back.find(other).map(target).ok_or(Fault::Broken(ret))?;
+    let (mut frame, mut at, mut frames) = (fp, ret, 0);
+    loop {
+        let (_, step) = there(at)?;
+        if step == u64::from(BASE) {
+            break;
+        }
+        // Bounds the walk: callers' frames lie above.
+        if frame == 0 {
+            return Err(Fault::Broken(at));
+        }
+        let outer = memory.read(frame);
+        if outer != 0 && outer <= frame {
+            return Err(Fault::Broken(at));
+        }
+        at = memory.read(frame + 8);
+        frame = outer;
+        frames += 1;
+    }
+    match frame == 0 && frames != 0 && pc == ret {
+        true => Ok(Landing {
+            pc,
+            sp: fp + 16 - step,
+            fp,
+            frames,
+        }),
+        false => Err(Fault::Broken(at)),
+    }
+}
+
 /// Lays out the frames of a thread on its other stack, which is `size` bytes below `top`.
 ///
 /// `fp` is the frame pointer at a migration point and `ret` where that returns to. Nothing above the

@@ -1,6 +1,6 @@
 use super::{
     BASE, Fault, HEADER_WORDS, HEADROOM, KEPT, Landing, MAGIC, Memory, Places, SLOT_WORDS, Sites,
-    Slot, transform,
+    Slot, stay, transform,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -131,6 +131,15 @@ proptest! {
             fp: there_fp,
             frames: path.len() as u64,
         });
+        // On a node of the same ISA it goes on as it would here.
+        let back = Sites::of(&words, to).unwrap();
+        let room: u64 = path.iter().map(|s| u64::from(s[from].1)).sum();
+        prop_assert_eq!(stay(&forth, &back, &here, (fp, ret)), Ok(Landing {
+            pc: ret,
+            sp: TOPS[from] - room,
+            fp,
+            frames: path.len() as u64,
+        }));
         let mut expected = here.0.clone();
         expected.extend(&there.0);
         prop_assert_eq!(&memory.0, &expected, "records and nothing else");
@@ -157,6 +166,7 @@ proptest! {
         memory.put(at, value);
         let before = memory.0.clone();
         let forth = Sites::of(&words, 0).unwrap();
+        let _ = stay(&forth, &Sites::of(&words, 1).unwrap(), &memory, (fp, ret));
         if transform(&forth, &mut memory, (fp, ret), (TOPS[1], SIZE)).is_err() {
             prop_assert_eq!(memory.0, before);
         }
@@ -181,15 +191,23 @@ fn what_is_wrong_is_said() {
     assert_eq!(go(&memory, fp, ret, HEADROOM + 63), Err(Fault::TooDeep));
     assert!(go(&memory, fp, ret, HEADROOM + 64).is_ok());
     assert_eq!(go(&memory, fp, ret, 64), Err(Fault::TooDeep));
+    let back = Sites::of(&words, 1).unwrap();
+    let keep = |memory: &Words, fp, ret| stay(&forth, &back, memory, (fp, ret));
+    assert_eq!(
+        keep(&memory, fp, 0x4101_0006),
+        Err(Fault::UnknownReturn(0x4101_0006))
+    );
     // A chain that never ends is as deep as any.
     let mut circle = memory.clone();
     circle.put(fp, fp);
     circle.put(fp + 8, ret);
     assert_eq!(go(&circle, fp, ret, SIZE), Err(Fault::TooDeep));
+    assert_eq!(keep(&circle, fp, ret), Err(Fault::Broken(ret)));
     // It ends in the middle.
     let mut short = memory.clone();
     short.put(fp, 0);
     assert_eq!(go(&short, fp, ret, SIZE), Err(Fault::Broken(ret)));
+    assert_eq!(keep(&short, fp, ret), Err(Fault::Broken(ret)));
     assert_eq!(
         go(&memory, 0, BASES[0].into(), SIZE),
         Err(Fault::Broken(BASES[0].into()))

@@ -17,7 +17,7 @@ use dyad_abi::ident::MAX_NODES;
 use dyad_dsm::weakening::Rules;
 use dyad_dsm::{
     Access, Action as Do, Body, Cause, Config, Copies, Dsm, Event, Incarnation, Item, Message,
-    Outcome, Page, Port, Range, Record, Right, Source, ThreadNo, Time, Weakening,
+    NodeSet, Outcome, Page, Port, Range, Record, Right, Source, ThreadNo, Time, Weakening,
 };
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
@@ -134,6 +134,7 @@ impl DsmState {
             Node::new(Config {
                 me: node(n),
                 origin: node(0),
+                nodes: NodeSet::first(NODES),
                 incarnations: [Incarnation(1); MAX_NODES],
                 frames: FRAMES,
                 rules,

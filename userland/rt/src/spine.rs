@@ -205,7 +205,9 @@ mod target {
     use dyad_abi::user::migrate_word::{REQUEST, RESULT};
     use dyad_abi::user::{data_stack, stack_slot};
     use dyad_abi::{Error, Isa, NodeId, Result};
-    use dyad_migrate::{Fault, HEADER_WORDS, KEPT, Landing, Memory, SLOT_WORDS, Sites, transform};
+    use dyad_migrate::{
+        Fault, HEADER_WORDS, KEPT, Landing, Memory, SLOT_WORDS, Sites, stay, transform,
+    };
 
     use super::{Block, attempt, block, may_go, of_tasks, stub};
     use crate::emulation::{Apart, Arrived, Going};
@@ -335,16 +337,25 @@ mod target {
         transform(&sites, &mut Stacks::new(), from, stack).map_err(why)
     }
 
+    /// How the calling thread goes on with the frames that it has, on another node of its ISA.
+    #[inline(never)]
+    fn keep(here: Isa, from: (u64, u64)) -> Result<Landing> {
+        let of = |isa: Isa| table().and_then(|t| Sites::of(t, isa.index()));
+        let sites = of(here).zip(of(here.other()));
+        let (sites, back) = sites.ok_or(Error::Corrupt)?;
+        stay(&sites, &back, &Stacks::new(), from).map_err(why)
+    }
+
     fn depart(block: &Block, node: NodeId, fp: u64, ret: u64) -> Result<()> {
         let to = isa_of(node)?;
         let here = dyad_sys::isa();
+        if dyad_sys::is_multiple() {
+            return depart_by_message(block, (node, to), (here, fp, ret));
+        }
         if to == here {
             return own().migrate(node).map(drop);
         }
         let (bottom, top) = stack_slot(to, block.thread as u32);
-        if dyad_sys::is_multiple() {
-            return depart_by_message(block, node, (here, fp, ret), (bottom, top));
-        }
         let sites = table().and_then(|t| Sites::of(t, here.index()));
         let sites = sites.ok_or(Error::Corrupt)?;
         let mut stacks = Stacks::new();
@@ -360,17 +371,21 @@ mod target {
         Err(unsafe { own().jump(node, pc, [sp, fp], from.as_ptr() as u64) })
     }
 
-    /// The same over kernels that only exchange messages: on the other stack another kernel thread waits.
+    /// Sends the thread to a node over kernels that only exchange messages: there another kernel thread waits, on the same
+    /// stack if the node has the same ISA.
     #[cold]
     #[inline(never)]
     fn depart_by_message(
         block: &Block,
-        node: NodeId,
+        (node, to): (NodeId, Isa),
         (here, fp, ret): (Isa, u64, u64),
-        (bottom, top): (u64, u64),
     ) -> Result<()> {
-        let room = top - bottom - group::WAITING;
-        let Landing { pc, sp, fp, .. } = lay_out(here, (fp, ret), (top, room))?;
+        let (bottom, top) = stack_slot(to, block.thread as u32);
+        let landing = match to == here {
+            true => keep(here, (fp, ret)),
+            false => lay_out(here, (fp, ret), (top, top - bottom - group::WAITING)),
+        };
+        let Landing { pc, sp, fp, .. } = landing?;
         block.migrate[RESULT].store(0, Ordering::Relaxed);
         // SAFETY: 1. As in `depart`.
         Err(unsafe { group::leave(node, pc, sp, fp) })

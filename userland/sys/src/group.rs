@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The frames that the thread lays out lie on the stack on which the kernel thread over there waits. So that waits on a
-//! small stack of its own, below the frames, and jumps from there. What runs on the small stack has no frames that could go
+//! small stack of its own, below the frames, and jumps from there. Nodes of one ISA share the native stack, so each node has a
+//! small stack there. What runs on the small stack has no frames that could go
 //! with the thread. So it is entered from outside, as the build sees it: its functions are exported, and have no migration
 //! points, even if the program asks for points before its system calls.
 
@@ -17,6 +18,8 @@
 
 use core::sync::atomic::Ordering;
 
+use dyad_abi::ident::MAX_NODES;
+use dyad_abi::service::peer::ORIGIN;
 use dyad_abi::service::{process, slot};
 use dyad_abi::user::migrate_word::WITH_PAGES;
 use dyad_abi::user::stack_slot;
@@ -29,8 +32,10 @@ use crate::tcb::block;
 use crate::thread::own;
 
 const PROCESS: Cap<Sinv> = Cap::at(slot::PROCESS);
-/// Bytes at the lower end of a native stack on which a thread waits that is elsewhere.
-pub const WAITING: u64 = 32 << 10;
+/// Bytes of a small stack.
+const EACH: u64 = 8 << 10;
+/// Bytes at the lower end of a native stack for the small stacks of all nodes.
+pub const WAITING: u64 = EACH * MAX_NODES as u64;
 
 fn here() -> Result<NodeId> {
     Ok(crate::where_am_i()?.node)
@@ -45,11 +50,15 @@ pub const fn empty_on(isa: Isa, top: u64) -> u64 {
     }
 }
 
-/// The lower end of this thread's native stack here, and the top of the small stack there.
-fn waiting_stack() -> (u64, u64) {
-    let isa = crate::isa();
-    let (bottom, _) = stack_slot(isa, block().thread as u32);
-    (bottom, empty_on(isa, bottom + WAITING))
+/// The lower end of this thread's native stack here.
+fn bottom() -> u64 {
+    stack_slot(crate::isa(), block().thread as u32).0
+}
+
+/// The stack pointer on this thread's empty small stack of a node, which is the node that it is on.
+fn waiting_stack(here: NodeId) -> u64 {
+    let top = bottom() + EACH * (here.index() as u64 + 1);
+    empty_on(crate::isa(), top)
 }
 
 /// What runs on the small stack. It gets one argument; the others make it of a kind that no function of a program has. So
@@ -63,11 +72,13 @@ type Waits = extern "C" fn(u64, u64, u64, u64, u64, u64) -> !;
 /// What is on the native stack is not needed any more, but above the small stack until `entry` has read it.
 #[inline(always)]
 unsafe fn on_waiting_stack(entry: Waits, argument: u64) -> Error {
-    let (_, sp) = waiting_stack();
     match here() {
-        // SAFETY: 1. The function does not return, and the stack is this thread's; the caller says that what is on it may
-        // go.
-        Ok(here) => unsafe { own().jump(here, entry as usize as u64, [sp, 0], argument) },
+        Ok(here) => {
+            let stack = [waiting_stack(here), 0];
+            // SAFETY: 1. The function does not return, and the stack is this thread's; the caller says that what is on it
+            // may go.
+            unsafe { own().jump(here, entry as usize as u64, stack, argument) }
+        }
         Err(e) => e,
     }
 }
@@ -126,8 +137,7 @@ pub unsafe fn leave(node: NodeId, pc: u64, sp: u64, fp_or_argument: u64) -> Erro
         fp_or_argument,
     ];
     let at = &raw const departure as u64;
-    let (bottom, _) = waiting_stack();
-    if at < bottom + WAITING {
+    if at < bottom() + WAITING {
         return Error::TooDeep;
     }
     // SAFETY: 1. The caller gives up what is on the stack, and the words are read first.
@@ -191,12 +201,26 @@ extern "C" fn dyad_group_arrived(start: u64, _: u64, _: u64, _: u64, _: u64, _: 
     group_is_over(Some(e))
 }
 
-/// At the entry of a thread that runs tasks: it waits until it has come. What it runs is on the heap, so it begins in
-/// each process.
+/// At the entry of a thread that runs tasks: it waits until it has come. It comes back on the node where the program starts,
+/// and nowhere else: what the thread runs is on the heap, and it goes on there.
+///
+/// The kernel thread on that node begins when those on all other nodes wait, so no other one uses its stack meanwhile.
 pub fn arrive_with_tasks() {
-    if is_multiple()
-        && let Some(e) = ask([process::ARRIVED, 0, 0, 0])
-    {
+    if !is_multiple() {
+        return;
+    }
+    let refused = match here() {
+        Ok(ORIGIN) => ask([process::ARRIVED, 0, 0, 0]),
+        // SAFETY: 1. Nothing that is on the stack of a thread that has just begun is needed.
+        Ok(_) => Some(unsafe { on_waiting_stack(dyad_group_comes, 0) }),
+        Err(e) => Some(e),
+    };
+    if let Some(e) = refused {
         group_is_over(Some(e));
     }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dyad_group_comes(_: u64, _: u64, _: u64, _: u64, _: u64, _: u64) -> ! {
+    group_is_over(ask([process::ARRIVED, 0, 0, 0]))
 }

@@ -144,6 +144,9 @@ impl Delay {
     }
 }
 
+/// The node where the program starts, whose peer has the directory of pages.
+pub const ORIGIN: NodeId = NodeId::new(0).unwrap();
+
 /// Number of the process of a group on a node.
 pub const fn process_on(node: NodeId) -> u64 {
     program::FIRST + node.index() as u64

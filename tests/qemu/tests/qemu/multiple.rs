@@ -1,5 +1,5 @@
 //! Several kernels that only exchange messages: programs end as they do over one fused kernel, each fault that needs the
-//! other node takes two messages, and all frames come back. The tier `long` runs each fifty times.
+//! other node takes two messages on two nodes, and all frames come back. The tier `long` runs each fifty times.
 
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ use crate::{console, times};
 
 const PAIR: &[Isa] = &[X86_64, Aarch64];
 const REVERSED: &[Isa] = &[Aarch64, X86_64];
+/// Two nodes of one ISA, and one between them.
+const TWO_OF_ONE: &[Isa] = &[X86_64, Aarch64, X86_64];
 
 /// The transport of a run whose command line names none.
 const RINGS: (Transport, RingPlace) = (Transport::Ring, RingPlace::Receiver);
@@ -74,7 +76,17 @@ pub fn trials() -> Vec<Trial> {
         test(
             Tiers::FULL.and(Tiers::LONG),
             "plain_threads_share_work_out",
-            pairs,
+            || shared_out(REVERSED, 2),
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "plain_threads_share_work_out_on_three_nodes",
+            || shared_out(TWO_OF_ONE, 3),
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "threads_begin_on_three_nodes_and_move_between_nodes_of_one_isa",
+            three,
         ),
         test(
             Tiers::FULL.and(Tiers::LONG),
@@ -275,12 +287,40 @@ fn pages_before_the_thread() -> Result<(), Failed> {
     Ok(())
 }
 
+/// Threads begin on three nodes and end, and a thread, plain or of tasks, moves between two nodes of one ISA.
+fn three() -> Result<(), Failed> {
+    let config = RunConfig {
+        nodes: vec![Aarch64, Aarch64, X86_64],
+        kernels: Kernels::Multiple,
+        work: console::app("threads", "--scene spawn"),
+        timeout: Some(Duration::from_secs(120)),
+        ..RunConfig::default()
+    };
+    for _ in 0..size(1, 1, 50) {
+        let done = console::good(&config)?;
+        console::passed(&done, ["threads.ids", name::POOLS])?;
+        let (faults, messages) = (
+            counted(&done.0, Counted::Faults)?,
+            counted(&done.0, Counted::PageMessages)?,
+        );
+        // A write asks each other node at most, and contents pass through the origin.
+        if !(2 * faults..=4 * faults).contains(&messages) {
+            return Err(format!("{faults} faults, {messages} messages").into());
+        }
+    }
+    npb(&[X86_64, X86_64], "is", "thread", RINGS)?;
+    npb(&[Aarch64, Aarch64], "is", "task", RINGS)
+}
+
 /// Plain threads share work out, one on each node.
-fn pairs() -> Result<(), Failed> {
+fn shared_out(nodes: &[Isa], threads: u32) -> Result<(), Failed> {
     let config = |kernels| RunConfig {
-        nodes: REVERSED.to_vec(),
+        nodes: nodes.to_vec(),
         kernels,
-        work: console::app("npb", "--bench ep --style thread --threads 2"),
+        work: console::app(
+            "npb",
+            format!("--bench ep --style thread --threads {threads}"),
+        ),
         timeout: Some(Duration::from_secs(240)),
         ..RunConfig::default()
     };

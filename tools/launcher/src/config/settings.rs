@@ -5,7 +5,6 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use dyad_abi::Isa;
 use dyad_abi::boot::{LOCAL_STRIDE, MAX_CXL, MAX_ROUNDS, OnDeath};
 use dyad_abi::ident::MAX_CPUS;
 use dyad_abi::service::Grant;
@@ -332,10 +331,7 @@ fn check_kernels(c: &RunConfig) -> Result<(), String> {
     if c.kernels == Kernels::Fused {
         return Ok(());
     }
-    let has = |isa| c.nodes.contains(&isa);
-    let refused = if c.nodes.len() != Isa::ALL.len() || !Isa::ALL.into_iter().all(has) {
-        "has two nodes, one of each ISA: leave --nodes out, or give x86_64,aarch64 or aarch64,x86_64"
-    } else if c.cpus != 1 {
+    let refused = if c.cpus != 1 {
         "has one CPU on each node: leave --cpus out"
     } else if c.grant != Grant::Nothing {
         "gives programs nothing beyond what every program gets: leave --grant out, or use --kernels fused"

@@ -8,7 +8,7 @@
 //! | `--hop` | `on`, `off`: the thread stays where it starts | `on` |
 //! | `--place` | with hops, where phases run. `phases`: each on the other node than the one before; `alternate`: each iteration on the other node than the one before, the first at home; `offload`: all iterations away, and the thread comes home between two of them | `phases` |
 //! | `--buckets` | `on`: IS with buckets, as the official program is built; an iteration is one phase; `off` | `off` |
-//! | `--threads` | of EP, 1 to 64: so many plain threads share the batches, each on a node and CPU of its own as far as there are any | 1 |
+//! | `--threads` | of EP and IS, 1 to 64: so many plain threads share the work, each on a node and CPU of its own as far as there are any, and no thread moves | 1 |
 //! | `--home` | `x86_64`, `aarch64`: where it starts, and runs without hops | where it starts |
 //! | `--every` | a thread moves to the other node at every Nth point that it passes inside of phases; 0: at none | 0 |
 //! | `--at` | a thread moves once, at the Nth point; 0: never | 0 |
@@ -122,8 +122,8 @@ impl Options {
         benches.push(Bench::Ep);
         benches.retain(|b| bench == b.name() || bench == "all" && *b != Bench::Ep);
         let threads = args.number("--threads", 1, 1..=64)? as u32;
-        if args.value("--threads").is_some() && (bench != "ep" || is_task) {
-            let why = "--threads is for plain threads of EP: --bench ep --style thread";
+        if args.value("--threads").is_some() && (!["ep", "is"].contains(&bench) || is_task) {
+            let why = "--threads is for plain threads of EP and IS: --bench is --style thread";
             return Err(Error::usage(why));
         }
         Ok(Options {

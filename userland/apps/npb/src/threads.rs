@@ -17,7 +17,7 @@ use crate::{Bench, Options, advance, parallel};
 
 pub(crate) fn main(options: &Options) -> Result<()> {
     if options.threads > 1 {
-        return parallel::pairs(options);
+        return parallel::main(options);
     }
     for &bench in &options.benches {
         let route = Route::begin(options)?;

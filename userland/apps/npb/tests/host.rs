@@ -129,6 +129,21 @@ fn pairs_are_the_same_however_they_are_shared_out() {
 }
 
 #[test]
+fn keys_are_ranked_the_same_however_they_are_shared_out() {
+    for more in ["", "--buckets on"] {
+        let (_, text) = run(&format!("--bench is {more}"));
+        let sum = line(&text, "Checksum");
+        for threads in [2, 3, 8] {
+            let (code, text) = run(&format!(
+                "--bench is {more} --style thread --threads {threads}"
+            ));
+            assert_eq!(code, Some(0), "{text}");
+            assert_eq!(line(&text, "Checksum").trim(), sum.trim(), "{threads}");
+        }
+    }
+}
+
+#[test]
 fn wrong_arguments_are_explained() {
     for (args, message) in [
         ("--class B", "--class cannot be \"B\"; possible: S, W, A"),
@@ -150,7 +165,11 @@ fn wrong_arguments_are_explained() {
             "--hop off --place home",
             "with --hop off they run where it starts",
         ),
-        ("--threads 2", "--threads is for plain threads of EP"),
+        ("--threads 2", "--threads is for plain threads of EP and IS"),
+        (
+            "--bench cg --style thread --threads 2",
+            "--threads is for plain threads of EP and IS",
+        ),
         ("--bench cg --buckets on", "--buckets is for IS only"),
         (
             "--place there",

@@ -365,7 +365,7 @@ impl<
         if !self.is_origin() {
             return Err(Refusal::Role);
         }
-        if node.index() >= NODES || self.alive.has(node) {
+        if !self.group.has(node) || self.alive.has(node) {
             return Err(Refusal::Sender);
         }
         if incarnation <= self.incarnations[node.index()] {

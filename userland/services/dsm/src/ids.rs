@@ -175,6 +175,11 @@ impl NodeSet {
     /// No node.
     pub const EMPTY: NodeSet = NodeSet(0);
 
+    /// The nodes with the lowest numbers: so many.
+    pub const fn first(count: usize) -> NodeSet {
+        NodeSet(((1u16 << count) - 1) as u8)
+    }
+
     /// One node.
     pub const fn one(node: NodeId) -> NodeSet {
         NodeSet(1 << node.index())

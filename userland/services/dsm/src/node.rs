@@ -35,6 +35,8 @@ pub struct Config {
     pub me: NodeId,
     /// The node with the directory.
     pub origin: NodeId,
+    /// All nodes of the group.
+    pub nodes: NodeSet,
     /// The incarnation of each node, by number; those of other nodes count at the origin only.
     pub incarnations: [Incarnation; dyad_abi::ident::MAX_NODES],
     /// Frames that pages may use.
@@ -60,7 +62,7 @@ pub(crate) struct Instruction {
 ///
 /// | parameter | what |
 /// |---|---|
-/// | `NODES` | nodes of the group; nodes are numbered below |
+/// | `NODES` | most nodes of the group; nodes are numbered below |
 /// | `CHUNKS`, `PAGES` | chunks of records, and records in each: [`Table`] |
 /// | `THREADS` | threads of the program on this node, at most [`MAX_THREADS`](crate::ids::MAX_THREADS) |
 /// | `QUEUE` | messages to one node that wait for room: at least [`outbox_bound`] |
@@ -79,6 +81,8 @@ pub struct Dsm<
     pub(crate) rules: Rules,
     pub(crate) incarnations: [Incarnation; dyad_abi::ident::MAX_NODES],
     pub(crate) alive: NodeSet,
+    /// All nodes of the group, dead ones too.
+    pub(crate) group: NodeSet,
     pub(crate) ended: bool,
     pub(crate) table: Table<Record<NODES>, CHUNKS, PAGES>,
     pub(crate) frames: u32,
@@ -108,20 +112,13 @@ impl<
 {
     /// A node that has no page yet.
     pub const fn new(config: Config) -> Self {
-        let mut alive = NodeSet::EMPTY;
-        let mut n = 0;
-        while n < NODES {
-            if let Some(node) = NodeId::new(n as u64) {
-                alive = alive.with(node);
-            }
-            n += 1;
-        }
         Dsm {
             me: config.me,
             origin: config.origin,
             rules: config.rules,
             incarnations: config.incarnations,
-            alive,
+            alive: config.nodes,
+            group: config.nodes,
             ended: false,
             table: Table::new(),
             frames: config.frames,

@@ -1,4 +1,5 @@
-//! Several kernels that only exchange messages: the program as a group of processes, one on each node, and their peers.
+//! Several kernels that only exchange messages: the program as a group of processes, one on each node, and their peers. Two of the
+//! nodes:
 //!
 //! ```text
 //!   node 0:  process 0 ──faults, requests──▶ peer 0 ◀══ rings ══▶ peer 1 ◀──faults, requests── process 1  :node 1
@@ -61,14 +62,14 @@ pub struct Peer {
 pub struct Group {
     /// Its peers, by node.
     pub peers: [Option<Peer>; MAX_NODES],
-    /// The other processes, and their first threads.
-    pub others: [Option<(Program, Cap<Thread>)>; MAX_NODES],
+    /// The other processes.
+    pub others: [Option<Program>; MAX_NODES],
 }
 
 impl Group {
     /// The other processes.
     pub fn processes(&self) -> impl Iterator<Item = &Program> {
-        self.others.iter().flatten().map(|(program, _)| program)
+        self.others.iter().flatten()
     }
 
     /// The peer of a process.
@@ -76,15 +77,14 @@ impl Group {
         self.peers[process.home.index()].as_ref()
     }
 
-    /// Makes all that has been built ready: first who serves.
+    /// Makes the peers ready. They start the threads of their processes.
     pub fn set_going(&self) -> Done<()> {
         let peers = self.peers.iter().flatten();
         let peers = peers.flat_map(|p| {
             let threads = p.threads.iter().flatten();
             threads.map(|&thread| (p.program.home, thread))
         });
-        let others = self.others.iter().flatten();
-        for (node, thread) in peers.chain(others.map(|(p, thread)| (p.home, *thread))) {
+        for (node, thread) in peers {
             thread
                 .resume_on(node, FIRST)
                 .during("making a thread ready")?;
@@ -185,9 +185,10 @@ impl Builder {
             peers: [const { None }; MAX_NODES],
             others: [const { None }; MAX_NODES],
         };
+        let mut first = None;
         // What is left is for pages.
         for node in self.nodes() {
-            let (Some(mut peer), Some((mut process, first))) =
+            let (Some(mut peer), Some((mut process, thread))) =
                 (peers[node.index()].take(), all[node.index()].take())
             else {
                 continue;
@@ -201,9 +202,12 @@ impl Builder {
                 threads,
                 blocks,
             });
-            group.others[node.index()] = Some((process, first));
+            group.others[node.index()] = Some(process);
+            if node == HOME {
+                first = Some(thread);
+            }
         }
-        let first = group.others[HOME.index()].take();
+        let first = group.others[HOME.index()].take().zip(first);
         let (mut program, thread) = first.ok_or(Error::NoSuchNode).during("the first process")?;
         let planted = self.plant(&mut program, group.others.iter_mut().flatten());
         planted.during("a page for a test")?;
@@ -219,13 +223,13 @@ impl Builder {
     fn plant<'a>(
         &mut self,
         first: &mut Program,
-        mut others: impl Iterator<Item = &'a mut (Program, Cap<Thread>)>,
+        mut others: impl Iterator<Item = &'a mut Program>,
     ) -> dyad_abi::Result<()> {
         let (_, env) = dyad_sys::texts(self.info);
         if !env.split('\t').any(|v| v == PLANT) {
             return Ok(());
         }
-        let (other, _) = others.next().ok_or(Error::NoSuchNode)?;
+        let other = others.next().ok_or(Error::NoSuchNode)?;
         let (frame, _) = self.store.user(first.home.index(), &mut first.user, 1)?;
         let isas = other.isas;
         other.map(&mut self.store, isas, PLANTED, (frame, 0), Access::Read)

@@ -9,7 +9,7 @@ use dyad_abi::cap::{CapIndex, ObjectKind, ROOT_ENTRIES, RegionKind, Rights, Stri
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::{
     INIT_THREADS, INVOKE_STACK_STRIDE, INVOKE_STACKS, SERVED, SERVED_BY_INIT, Served, invoke_stack,
-    program, slot, thread_id,
+    program, sched, slot, thread_id,
 };
 use dyad_abi::user::{
     HEAP_END, MAX_PROGRAM_THREADS, PAGE_SIZE, SHARED_BASE, stack_slot, tcb_address,
@@ -407,6 +407,24 @@ impl Program {
                 page[..bytes.len()].copy_from_slice(bytes);
             })?;
             self.map(store, self.isas, va, (frame, 0), Access::Read)?;
+        }
+        Ok(())
+    }
+
+    /// Maps the table of the scheduler in this program, which is that.
+    pub fn table_of(
+        &mut self,
+        store: &mut Store,
+        window: &mut Window,
+        table: &[u64; sched::THREADS as usize],
+    ) -> Result<()> {
+        const WORDS: usize = PAGE / 8;
+        for (va, words) in (sched::TABLE..).step_by(PAGE).zip(table.chunks(WORDS)) {
+            self.page(store, window, va, false, |page| {
+                for (at, word) in page.as_chunks_mut().0.iter_mut().zip(words) {
+                    *at = word.to_le_bytes();
+                }
+            })?;
         }
         Ok(())
     }

@@ -30,7 +30,8 @@ use crate::wardens::{self, ASKED_BIT, NEWS, WARDEN_LINE};
 pub mod thread {
     /// The first of `quiesced`, one per node.
     pub const QUIESCED: u32 = 1;
-    /// Bit of the program, whose threads have larger numbers, and of the one beside it.
+    /// Bit of the program, whose threads have larger numbers; those of the one beside it, or of the other processes of
+    /// a group, follow.
     pub const PROGRAM: u32 = 16;
     /// The first of init's wardens, one per node. The last numbers of the table are no thread's: their
     /// bits at init's endpoint mean other things.
@@ -41,7 +42,7 @@ pub mod thread {
     pub const PEER: u32 = 48;
 }
 
-/// Bit of the program's threads at init's endpoint; that of the program beside it follows.
+/// Bit of the program's threads at init's endpoint; those of other programs follow.
 const PROGRAM_ENDED: u64 = 1 << thread::PROGRAM;
 /// Init's endpoints.
 pub const ENDPOINT: Cap<Receive> = Cap::at(slot::ENDPOINT);
@@ -57,7 +58,7 @@ pub const SERVE: u64 = 1;
 /// Threads that begin and end, and what programs ask, wake the leader as often as programs please.
 const WARDEN_ENTRY: u64 = sched::entry(62, 3_000, sched::SYSTEM_GROUP) | sched::ON_ALLOWANCE;
 const QUIESCED_ENTRY: u64 = sched::entry(56, 2_000, sched::SYSTEM_GROUP);
-/// Threads of a program share the time of one.
+/// Threads of a program share the time of one. On no node are those of two processes of a group.
 const fn program_entry(number: u64) -> u64 {
     sched::entry(sched::PROGRAM_PRIORITY, 10_000, sched::group(number))
 }
@@ -222,17 +223,15 @@ impl Builder {
         let table = schedule.table;
         let (store, window) = (&mut self.store, &mut self.window);
         sched
-            .page(store, window, sched::TABLE, false, |page| {
-                for (at, word) in page.chunks_exact_mut(8).zip(table) {
-                    at.copy_from_slice(&word.to_le_bytes());
-                }
-            })
+            .table_of(store, window, &table)
             .during("table of the scheduler")?;
         crate::emulate::hold_words(store, window, &mut sched).during("threads that are held")?;
         if let Some(group) = &group {
             group.set_going()?;
         }
-        for guest in [Some(&guest), beside.as_ref()].into_iter().flatten() {
+        // Peers start the threads of their processes.
+        let alone = group.is_none().then_some(&guest);
+        for guest in [alone, beside.as_ref()].into_iter().flatten() {
             let resumed = guest.thread.resume();
             resumed.during("making a thread ready")?;
         }
@@ -436,7 +435,7 @@ impl Builder {
     }
 
     /// All the threads that a program can have, with their stacks and control blocks. Gives the first. For stacks of a
-    /// process, its peer has the memory.
+    /// process, its peer has the memory, and starts the threads.
     pub fn threads(
         &mut self,
         p: &mut Program,
@@ -445,7 +444,8 @@ impl Builder {
         (granted, peer): (bool, Option<&mut Program>),
     ) -> Done<Cap<Thread>> {
         let (number, all) = (p.number, MAX_PROGRAM_THREADS);
-        if peer.is_none() {
+        let by_peer = peer.is_some();
+        if !by_peer {
             self.stacks(p)?;
         }
         let (store, window) = (&mut self.store, &mut self.window);
@@ -464,7 +464,7 @@ impl Builder {
                 .object(&mut p.objects, ObjectKind::Thread)
                 .during("thread")?;
             let scheduled = threads::scheduled(number, n);
-            if n == 0 {
+            if n == 0 && !by_peer {
                 let tag = sched::tag(scheduled);
                 p.restart(thread, 0, (INFO_BASE, tag), Some(schedule.endpoints))
                     .during("thread")?;
@@ -476,11 +476,11 @@ impl Builder {
                 .make_send(n, p.place(slot::wake(n)), 1)
                 .during("waking threads")?;
             let bit = PROGRAM_ENDED << (number - program::FIRST);
-            schedule.enter(sched, (scheduled, bit), thread, program_entry(number))?;
+            schedule.enter(sched, (scheduled, bit), thread, program_entry(p.layout))?;
             guest.enter_thread(n, thread);
             main = main.or(Some(thread));
         }
-        guest.enter(p, schedule.endpoints);
+        guest.enter(p, schedule.endpoints, by_peer);
         main.ok_or(Error::Full).during("threads")
     }
 
@@ -677,7 +677,9 @@ const _: () = assert!(
     (thread::PEER as usize) + MAX_NODES <= 62
         && (thread::WARDEN as usize) + MAX_NODES <= thread::PEER as usize
         && threads::scheduled(program::FIRST, 0) == 64
-        && threads::scheduled(BESIDE + 1, 0) == sched::THREADS
+        && threads::scheduled(program::FIRST + threads::PROGRAMS as u64, 0) == sched::THREADS
+        && threads::scheduled(BESIDE + 1, 0) == sched::HELD
         && sched::group(BESIDE) < sched::GROUPS
-        && (3 * PROGRAM_ENDED) & (NEWS | ASKED_BIT) == 0
+        && (thread::PROGRAM as usize) + threads::PROGRAMS <= thread::WARDEN as usize
+        && (((1 << threads::PROGRAMS) - 1) * PROGRAM_ENDED) & (NEWS | ASKED_BIT) == 0
 );

@@ -23,6 +23,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::cap::CapIndex;
+use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::{INFO_BASE, peer, process, program, sched, slot, thread_id, thread_of_id};
 use dyad_abi::user::MAX_PROGRAM_THREADS;
 use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
@@ -37,8 +38,10 @@ use crate::program::{HOME, Program};
 use crate::service::say;
 use crate::{ask, emulate};
 
-/// Programs that are no services.
+/// Programs whose threads can be interpreted: the program, and the one beside it.
 pub const GUESTS: usize = 2;
+/// Programs that are no services: these, or the processes of a group.
+pub const PROGRAMS: usize = MAX_NODES;
 const THREADS: usize = MAX_PROGRAM_THREADS as usize;
 
 struct Entry {
@@ -68,7 +71,7 @@ pub struct Guest {
     stopped: AtomicU64,
 }
 
-static ALL: [Guest; GUESTS] = [const {
+static ALL: [Guest; PROGRAMS] = [const {
     Guest {
         component: AtomicU64::new(0),
         layout: AtomicU64::new(0),
@@ -86,7 +89,7 @@ static ALL: [Guest; GUESTS] = [const {
         fault: [const { AtomicU64::new(0) }; 5],
         stopped: AtomicU64::new(0),
     }
-}; GUESTS];
+}; PROGRAMS];
 
 /// The way in which a program has ended, with details.
 pub struct End {
@@ -156,13 +159,15 @@ pub fn thread_of(call: &Call) -> Result<Cap<Thread>> {
 }
 
 impl Guest {
-    /// Notes a program whose first thread is about to run.
-    pub fn enter(&self, program: &Program, endpoints: Cap<Receive>) {
+    /// Notes a program whose first thread is about to run, or is started by its peer.
+    pub fn enter(&self, program: &Program, endpoints: Cap<Receive>, by_peer: bool) {
         let (component, entry) = (program.component, program.entry);
         self.layout.store(program.layout, Ordering::Relaxed);
         self.entry.store(entry, Ordering::Relaxed);
         self.endpoints.store(index(endpoints), Ordering::Relaxed);
-        self.threads[0].word.run_first();
+        if !by_peer {
+            self.threads[0].word.run_first();
+        }
         self.component.store(index(component), Ordering::Release);
     }
 
@@ -209,11 +214,16 @@ impl Guest {
         entry.is_some_and(there) && !self.is_over()
     }
 
-    /// `START`, by the invocation `token`.
-    fn start(&self, (number, token): (u64, u64), n: u64, place: u64) -> Result<u64> {
+    /// `START`, by the invocation `token`. Only a peer starts first threads.
+    fn start(
+        &self,
+        (number, token): (u64, u64),
+        (n, place): (u64, u64),
+        by_peer: bool,
+    ) -> Result<u64> {
         let entry = usize::try_from(n)
             .ok()
-            .filter(|&n| n != 0)
+            .filter(|&n| n != 0 || by_peer)
             .and_then(|n| self.threads.get(n))
             .ok_or(Error::BadArgument)?;
         let node = NodeId::new(place & 0xff).ok_or(Error::NoSuchNode)?;
@@ -370,13 +380,12 @@ pub fn request(call: &Call) -> Result<u64> {
             caller(call.badge, call.token)?;
             // The actor of a peer starts threads of its process on its node.
             let Speaks { process, .. } = Speaks::of(call.badge);
+            let by_peer = process != call.badge;
             let elsewhere = |node| b & 0xff != node;
-            if peer::node_of(call.badge).is_some_and(|n| elsewhere(n.index() as u64))
-                && process != call.badge
-            {
+            if by_peer && peer::node_of(call.badge).is_some_and(|n| elsewhere(n.index() as u64)) {
                 return Err(Error::Denied);
             }
-            of(process)?.start((process, call.token), a, b)
+            of(process)?.start((process, call.token), (a, b), by_peer)
         }
         process::END_THREAD => of(call.badge)?.end_thread(caller(call.badge, call.token)?),
         _ => Err(Error::BadArgument),

@@ -18,7 +18,7 @@ use dyad_abi::user::{
 use dyad_abi::{Error, Isa, NodeId, Result};
 use dyad_dsm::weakening::Rules;
 use dyad_dsm::wire::{self, HEADER};
-use dyad_dsm::{Access, Config, Event, Incarnation, Page, Range, ThreadNo, Time};
+use dyad_dsm::{Access, Config, Event, Incarnation, NodeSet, Page, Range, ThreadNo, Time};
 use dyad_msg::bulk::Head;
 use dyad_services::ranges::{Limits, Ranges};
 use dyad_services::rt;
@@ -32,7 +32,7 @@ use crate::port::{Outside, Pages, kind, tag};
 use crate::service::{self, ORIGIN};
 use crate::slots::{self, SLOTS};
 use ahead::Ahead;
-use threads::Threads;
+use threads::{Starter, Threads};
 
 /// Limits of the memory of a program, as the pager's.
 const LIMITS: Limits = Limits {
@@ -94,6 +94,7 @@ pub fn run(here: NodeId, isa: Isa, setup: &'static Setup) -> Result<core::conver
     let config = Config {
         me: here,
         origin: ORIGIN,
+        nodes: NodeSet::first(info.system.node_count as usize),
         incarnations: core::array::from_fn(|n| Incarnation(incarnation(n))),
         frames: frames.count(),
         rules: Rules::default(),
@@ -119,6 +120,7 @@ pub fn run(here: NodeId, isa: Isa, setup: &'static Setup) -> Result<core::conver
     };
     if here == ORIGIN {
         actor.regions(setup)?;
+        actor.begin_first();
     }
     while !SLOTS.has_ended() {
         actor.turn()?;
@@ -456,7 +458,7 @@ impl Actor {
 
     /// Sends what has found a full ring, as far as there is room now.
     fn resend(&mut self) {
-        let mut full = dyad_dsm::NodeSet::EMPTY;
+        let mut full = NodeSet::EMPTY;
         for (to, head, words) in core::mem::take(&mut self.unsent) {
             let word = |i: usize| words.get(i).copied().unwrap_or(0);
             if full.has(to) || !self.outside.push(to, &head, word) {
@@ -487,7 +489,9 @@ impl Actor {
                 Err(_) if what == service::ask::WAKE && a < MAX_PROGRAM_THREADS => Ok(0),
                 Err(e) => Err(e),
             },
-            service::ask::BEGIN if self.here != ORIGIN => return self.begin_when_ready(asker, a),
+            service::ask::BEGIN if self.here != ORIGIN => {
+                return self.begin_when_ready(Starter::Thread(asker), a);
+            }
             _ if self.here != ORIGIN => return self.pass_on(ORIGIN, asker, [what, a, b, c]),
             service::ask::START => return self.start(asker, a, b),
             service::ask::MAP => self.map(a),

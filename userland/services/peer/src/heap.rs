@@ -9,7 +9,7 @@ use core::ptr::{NonNull, null_mut};
 use linked_list_allocator::Heap;
 
 /// Bytes of the area: records of all chunks of pages have room. It is zero, and gets frames where it is touched.
-const AREA: usize = 32 << 20;
+const AREA: usize = 44 << 20;
 
 #[repr(align(4096))]
 struct Area(UnsafeCell<[u8; AREA]>);

@@ -5,6 +5,7 @@ extern crate alloc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
+use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::peer::{IMAGE, Setup};
 use dyad_abi::user::PAGE_SIZE;
 use dyad_abi::{NodeId, Result};
@@ -18,8 +19,8 @@ use crate::memory::{Frames, PAGE_WORDS};
 use crate::parts;
 use crate::slots::{self, SLOTS};
 
-/// Nodes of a group.
-pub const NODES: usize = 2;
+/// Most nodes of a group.
+pub const NODES: usize = MAX_NODES;
 /// Chunks of page records.
 pub const CHUNKS: usize = 256;
 /// Page records of a chunk: those of a page table.

@@ -21,8 +21,8 @@ use crate::port::told;
 use crate::slots::{self, SLOTS};
 use crate::{actor, heap, parts};
 
-/// The node where the program starts.
-pub const ORIGIN: NodeId = NodeId::new(0).unwrap();
+pub use dyad_abi::service::peer::ORIGIN;
+
 /// Invokes init.
 pub const INIT: Cap<Sinv> = Cap::at(slot::PROCESS);
 

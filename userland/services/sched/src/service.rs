@@ -70,9 +70,9 @@ fn entry(thread: usize) -> Option<Entry> {
 /// Whether init keeps a thread from being dispatched.
 fn is_held(thread: usize) -> bool {
     let words = with_exposed_provenance::<AtomicU64>(sched::HOLD as usize);
-    // SAFETY: 1. The page is mapped readable and has more words than the table. 2. The word is atomic
+    // SAFETY: 1. The page is mapped readable and has a word for each thread that can be held. 2. The word is atomic
     // for all who use it.
-    thread < THREADS && unsafe { &*words.add(thread) }.load(Ordering::Acquire) != 0
+    thread < sched::HELD as usize && unsafe { &*words.add(thread) }.load(Ordering::Acquire) != 0
 }
 
 fn thread_cap(thread: usize) -> Cap<Thread> {

@@ -15,6 +15,7 @@
 
 mod buckets;
 mod run;
+pub mod shared;
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -97,6 +98,30 @@ impl Class {
             Class::A => rank - (t - 1),
         }
     }
+}
+
+/// Checks the ranks of the test keys, which have these values, in iteration `t`. `rank` gives how many keys are at most a
+/// value. Returns how many were checked.
+fn partial(
+    class: Class,
+    test_values: &[u32; TEST_KEYS],
+    t: u32,
+    rank: impl Fn(u32) -> Option<u32>,
+) -> Result<u32, WrongRank> {
+    for (i, &key) in test_values.iter().enumerate() {
+        let expected = class.expected_rank(i, t);
+        // The rank of a key is the number of keys below it.
+        let found = key.checked_sub(1).and_then(&rank).map(i64::from);
+        if found != Some(expected) {
+            return Err(WrongRank {
+                iteration: t,
+                test_key: i,
+                expected,
+                found,
+            });
+        }
+    }
+    Ok(TEST_KEYS as u32)
 }
 
 /// A rank that is not what it must be.
@@ -272,23 +297,8 @@ impl Is {
     ///
     /// The first wrong rank.
     pub fn verify_partial(&self, t: u32) -> Result<u32, WrongRank> {
-        for (i, &key) in self.test_values.iter().enumerate() {
-            let expected = self.class.expected_rank(i, t);
-            // The rank of a key is the number of keys below it.
-            let found = key
-                .checked_sub(1)
-                .and_then(|below| self.ranks.get(below as usize))
-                .map(|&rank| i64::from(rank));
-            if found != Some(expected) {
-                return Err(WrongRank {
-                    iteration: t,
-                    test_key: i,
-                    expected,
-                    found,
-                });
-            }
-        }
-        Ok(TEST_KEYS as u32)
+        let rank = |value: u32| self.ranks.get(value as usize).copied();
+        partial(self.class, &self.test_values, t, rank)
     }
 
     /// Puts every key at its rank. Uses the ranks up.

@@ -6,13 +6,14 @@ use dyad_abi::NodeId;
 use dyad_abi::ident::MAX_NODES;
 use dyad_dsm::weakening::Rules;
 use dyad_dsm::{
-    Access, Action, Config, Dsm, Event, Incarnation, Item, Message, Page, Port, Range, Record,
-    Refusal, Right, ThreadNo, Time, Weakening,
+    Access, Action, Config, Dsm, Event, Incarnation, Item, Message, NodeSet, Page, Port, Range,
+    Record, Refusal, Right, ThreadNo, Time, Weakening,
 };
 
 pub const NODES: usize = 3;
 pub const FRAMES: u32 = 8;
-pub type Node = Dsm<NODES, 4, 4, 4, 32, 4>;
+/// There is room for another node, which is none of the group.
+pub type Node = Dsm<{ NODES + 1 }, 4, 4, 4, 32, 4>;
 
 pub fn node(n: usize) -> NodeId {
     NodeId::new(n as u64).unwrap()
@@ -47,6 +48,7 @@ pub fn config(me: usize, weakening: Option<Weakening>) -> Config {
     Config {
         me: node(me),
         origin: node(0),
+        nodes: NodeSet::first(NODES),
         incarnations: [Incarnation(1); MAX_NODES],
         frames: FRAMES,
         rules: weakening.map_or(Rules::default(), Rules::without),
@@ -157,7 +159,7 @@ impl Group {
         all
     }
 
-    pub fn record(&self, n: usize, p: u64) -> Record<NODES> {
+    pub fn record(&self, n: usize, p: u64) -> Record<{ NODES + 1 }> {
         *self.nodes[n].record(page(p)).unwrap_or(&Record::NEW)
     }
 

@@ -5,6 +5,7 @@ extern crate alloc;
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
 
+use dyad_abi::ident::{ISA_COUNT, MAX_NODES};
 use dyad_abi::service::peer::{Counted, slot};
 use dyad_abi::service::{INFO_BASE, process, program, thread_id};
 use dyad_abi::user::migrate_word::REQUEST;
@@ -35,6 +36,15 @@ pub(super) type Going = [u64; 3];
 /// A control block that travels.
 type Block = [u64; BLOCK_WORDS];
 
+/// Who has a thread begin.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Starter {
+    /// The system: it is the program's first thread.
+    System,
+    /// Another thread, which is answered.
+    Thread(Asker),
+}
+
 /// A thread of the program, as this node knows it.
 struct One {
     /// The process has a kernel thread for it.
@@ -50,10 +60,10 @@ struct One {
     /// Nodes whose kernel thread of this number has begun, by bit. Where a thread begins, the others are asked first: a
     /// thread that goes there lays out its frames on the stack on which that begins.
     ready: u64,
-    /// The node that waits until the kernel thread here has begun.
-    asked_by: Option<NodeId>,
+    /// Nodes that wait until the kernel thread here has begun, by bit.
+    asked_by: u64,
     /// Who waits until all others have begun.
-    waits_for_others: Option<Asker>,
+    waits_for_others: Option<Starter>,
 }
 
 impl One {
@@ -64,7 +74,7 @@ impl One {
         arrived: None,
         gone: None,
         ready: 0,
-        asked_by: None,
+        asked_by: 0,
         waits_for_others: None,
     };
 }
@@ -83,19 +93,11 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// The first thread of each process exists; at the origin it begins.
+    /// No thread has begun. The first one is alive at the origin.
     pub(super) fn new(here: NodeId) -> Threads {
-        let mut all = [const { One::NONE }; THREADS];
-        all[0] = One {
-            exists: true,
-            begins: here == ORIGIN,
-            gone: (here != ORIGIN).then_some(ORIGIN),
-            asked_by: (here != ORIGIN).then_some(ORIGIN),
-            ..One::NONE
-        };
         Threads {
             here,
-            all,
+            all: [const { One::NONE }; THREADS],
             live: 1,
             taken: 0,
             futex: Futex(Vec::new()),
@@ -208,8 +210,8 @@ impl Actor {
         let Ok(one) = self.threads.one(n) else {
             return;
         };
-        let (asked_by, begins) = (one.asked_by.take(), one.begins);
-        if let Some(node) = asked_by {
+        let (asked_by, begins) = (core::mem::take(&mut one.asked_by), one.begins);
+        for node in NodeId::first(MAX_NODES).filter(|n| asked_by >> n.index() & 1 != 0) {
             self.send(node, [tag(kind::READY, 0), n, 0, 0, 0, 0, 0, 0], &[]);
         }
         if begins {
@@ -224,17 +226,14 @@ impl Actor {
         }
     }
 
-    /// The kernel thread of a thread that is to begin here waits: the thread begins, or when the others are ready.
+    /// The kernel thread of a thread that is to begin here waits. Those on the other nodes have begun before.
     fn begins(&mut self, n: u64) {
-        let ready = self.others_are_ready(n);
         let Ok(one) = self.threads.one(n) else {
             return;
         };
-        one.parked = !ready;
-        one.begins = !ready;
-        if ready {
-            self.go_on(n, [0; 3]);
-        }
+        one.parked = false;
+        one.begins = false;
+        self.go_on(n, [0; 3]);
     }
 
     /// Whether the kernel threads of a thread have begun on all other nodes.
@@ -246,22 +245,34 @@ impl Actor {
             .is_ok_and(|one| one.ready & others == others)
     }
 
-    /// Asks the other nodes to have the kernel thread of a thread begin. Whether all have done so.
-    fn prepare(&mut self, n: u64) -> bool {
+    /// Asks the other nodes to have the kernel thread of a thread begin: of each ISA one after the other, as the native stack
+    /// on which they begin is the same page of the program. Whether all have done so.
+    fn prepare(&mut self, n: u64, after: Option<NodeId>) -> bool {
         if self.others_are_ready(n) {
             return true;
         }
-        for link in 0..self.outside.links.len() {
-            let node = self.outside.links[link].node;
-            let is_ready = self
-                .threads
-                .one(n)
-                .is_ok_and(|o| o.ready >> node.index() & 1 != 0);
-            if !is_ready {
-                self.send(node, [tag(kind::PREPARE, 0), n, 0, 0, 0, 0, 0, 0], &[]);
+        let ready = self.threads.one(n).map_or(0, |one| one.ready);
+        let isa_of = |node: NodeId| rt::info().map(|i| i.system.nodes[node.index()].isa).ok();
+        let mut asked = [None; ISA_COUNT];
+        let others: Vec<NodeId> = self.outside.links.iter().map(|l| l.node).collect();
+        for node in others {
+            let isa = isa_of(node);
+            let is_next = after.is_none_or(|ready| isa_of(ready) == isa);
+            let asked = asked.iter_mut().find(|a| a.is_none_or(|a| Some(a) == isa));
+            match asked {
+                Some(asked) if asked.is_none() && is_next && ready >> node.index() & 1 == 0 => {
+                    *asked = isa;
+                    self.send(node, [tag(kind::PREPARE, 0), n, 0, 0, 0, 0, 0, 0], &[]);
+                }
+                _ => {}
             }
         }
         false
+    }
+
+    /// The program's first thread begins, at the origin.
+    pub(super) fn begin_first(&mut self) {
+        self.begin_when_ready(Starter::System, 0);
     }
 
     /// The kernel thread of a thread that begins on another node is to begin here.
@@ -269,11 +280,14 @@ impl Actor {
         let Ok(one) = self.threads.one(n) else {
             return self.refuse();
         };
-        if one.exists {
+        if one.exists && one.asked_by == 0 {
             self.send(from, [tag(kind::READY, 0), n, 0, 0, 0, 0, 0, 0], &[]);
             return;
         }
-        one.asked_by = Some(from);
+        one.asked_by |= 1 << from.index();
+        if one.exists {
+            return;
+        }
         one.gone = Some(from);
         if let Err(e) = self.make(n) {
             self.outside.failed = Some(("starting a thread", e));
@@ -286,18 +300,15 @@ impl Actor {
             return self.refuse();
         };
         one.ready |= 1 << from.index();
-        let (asker, begins) = (one.waits_for_others, one.begins && one.parked);
-        if !self.others_are_ready(n) {
+        let starter = one.waits_for_others;
+        if !self.prepare(n, Some(from)) {
             return;
         }
-        if begins {
-            self.begins(n);
-        }
-        if let Some(asker) = asker {
+        if let Some(starter) = starter {
             if let Ok(one) = self.threads.one(n) {
                 one.waits_for_others = None;
             }
-            self.begin_when_ready(asker, n);
+            self.begin_when_ready(starter, n);
         }
     }
 
@@ -421,7 +432,7 @@ impl Actor {
             .node_of(place)
             .and_then(|node| self.threads.claim(n).map(|()| node));
         match may {
-            Ok(node) if node == self.here => self.begin_when_ready(asker, n),
+            Ok(node) if node == self.here => self.begin_when_ready(Starter::Thread(asker), n),
             Ok(node) => {
                 self.threads.has_gone(n, node);
                 self.pass_on(node, asker, [service::ask::BEGIN, n, 0, 0]);
@@ -431,23 +442,28 @@ impl Actor {
     }
 
     /// Thread `n` begins here, when its kernel threads elsewhere have begun. Who asks is answered then.
-    pub(super) fn begin_when_ready(&mut self, asker: Asker, n: u64) {
-        if !self.prepare(n) {
+    pub(super) fn begin_when_ready(&mut self, starter: Starter, n: u64) {
+        if !self.prepare(n, None) {
             let before = match self.threads.one(n) {
-                Ok(one) => one.waits_for_others.replace(asker),
+                Ok(one) => one.waits_for_others.replace(starter),
                 Err(_) => return self.refuse(),
             };
             // A kernel thread that says that it has ended, though it has not begun, lets its number be started again.
-            if let Some(before) = before {
+            if let Some(Starter::Thread(before)) = before {
                 self.answer(before, Err(Error::Again));
             }
             return;
         }
-        let begun = self.begin(n);
-        if begun.is_err() {
-            self.tell_end(n);
+        match (self.begin(n), starter) {
+            (begun, Starter::Thread(asker)) => {
+                if begun.is_err() {
+                    self.tell_end(n);
+                }
+                self.answer(asker, begun);
+            }
+            (Ok(_), Starter::System) => {}
+            (Err(e), Starter::System) => self.outside.failed = Some(("the first thread", e)),
         }
-        self.answer(asker, begun);
     }
 
     /// Tells the origin that a thread does not live any more.

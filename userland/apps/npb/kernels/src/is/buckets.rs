@@ -26,9 +26,23 @@ pub(super) struct Buckets {
 }
 
 impl Buckets {
+    /// By how much a key is shifted to the right to give the number of its bucket.
+    pub(super) const fn shift_of(class: Class) -> u32 {
+        class.max_key().ilog2() - class.buckets()
+    }
+
+    /// Keys that others have put into their buckets.
+    pub(super) const fn of(keys: Vec<u32>) -> Buckets {
+        Buckets {
+            shift: 0,
+            next: Vec::new(),
+            keys,
+        }
+    }
+
     pub(super) fn new(class: Class, keys: &[u32]) -> Buckets {
         Buckets {
-            shift: class.max_key().ilog2() - class.buckets(),
+            shift: Buckets::shift_of(class),
             next: vec![0; 1 << class.buckets()],
             keys: vec![0; keys.len()],
         }
