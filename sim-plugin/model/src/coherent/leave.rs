@@ -1,11 +1,38 @@
 //! Lines that leave the caches: evicted from the last level, or flushed.
 
 use super::{Core, FlushKind};
-use crate::cache::identity;
+use crate::cache::{EMPTY, identity};
 use crate::directory::{Step, Word};
 use crate::memory::{Home, LINE_MASK};
 
 impl Core<'_> {
+    /// Whether this CPU's own levels have the line of a copy in the last level.
+    fn holds_above(&self, last: u64) -> bool {
+        let line = last & LINE_MASK;
+        let key = match self.memory.locate(line) {
+            Some(_) => last,
+            None if self.last_key(line) == last => line,
+            None => return false,
+        };
+        self.l1d.holds(key) || self.l2.holds(key) || self.l1i.holds(key)
+    }
+
+    /// Puts a line into the last level. Returns what removing another costs.
+    pub(super) fn fill_last(&mut self, key: u64, identity: u64) -> u64 {
+        self.make_room_last(key & LINE_MASK);
+        for _ in 1..self.queries {
+            let oldest = self.l3.oldest(key & LINE_MASK);
+            if oldest == EMPTY || !self.holds_above(oldest) {
+                break;
+            }
+            self.l3.touch(oldest);
+        }
+        match self.l3.push(key, identity) {
+            Some(victim) => self.evicted(victim),
+            None => 0,
+        }
+    }
+
     /// A copy has left the last level: what that changes in the directory. `None` if the copy is dead, or of no fused
     /// line.
     fn departs(&mut self, victim: u64) -> Option<Step> {

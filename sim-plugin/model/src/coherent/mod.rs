@@ -41,7 +41,7 @@ use std::sync::atomic::AtomicU64;
 
 use self::invalid::Invalid;
 use crate::account::Counters;
-use crate::cache::{Cache, EMPTY, identity};
+use crate::cache::{Cache, identity};
 use crate::config::{Latencies, MemoryModel, SimConfig, SnoopCosts};
 use crate::directory::{Agent, Mine, State, Step, Word, read, update};
 use crate::disturb::Disturbed;
@@ -459,17 +459,6 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// Whether this CPU's own levels have the line of a copy in the last level.
-    fn holds_above(&self, last: u64) -> bool {
-        let line = last & LINE_MASK;
-        let key = match self.memory.locate(line) {
-            Some(_) => last,
-            None if self.last_key(line) == last => line,
-            None => return false,
-        };
-        self.l1d.holds(key) || self.l2.holds(key) || self.l1i.holds(key)
-    }
-
     /// Changes a line's word, and tells whom it concerns; see [`update`].
     fn change<T>(
         &mut self,
@@ -594,22 +583,6 @@ impl<'a> Core<'a> {
     fn written(&self, index: usize, cycles: u64) {
         if let Some(releases) = self.releases {
             releases.written(index, cycles);
-        }
-    }
-
-    /// Puts a line into the last level. Returns what removing another costs.
-    fn fill_last(&mut self, key: u64, identity: u64) -> u64 {
-        self.make_room_last(key & LINE_MASK);
-        for _ in 1..self.queries {
-            let oldest = self.l3.oldest(key & LINE_MASK);
-            if oldest == EMPTY || !self.holds_above(oldest) {
-                break;
-            }
-            self.l3.touch(oldest);
-        }
-        match self.l3.push(key, identity) {
-            Some(victim) => self.evicted(victim),
-            None => 0,
         }
     }
 }

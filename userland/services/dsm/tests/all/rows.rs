@@ -5,7 +5,7 @@ use dyad_dsm::{
     Range, Refusal, Right, Seq, Source, Time, Txn,
 };
 
-use crate::group::{FRAMES, Group, config, fault, fault_at, node, page, range};
+use crate::group::{FRAMES, Group, NODES, config, fault, fault_at, node, page, range};
 
 fn bodies(actions: &[(usize, Action)]) -> Vec<(usize, Body)> {
     let sent = actions.iter().filter_map(|(n, a)| match a {
@@ -333,6 +333,11 @@ fn a_node_joins_again_with_another_incarnation() {
     };
     let same = g.event(0, up(Incarnation(1)));
     assert_eq!(same, Err(Refusal::Incarnation));
+    let stranger = Event::Up {
+        node: node(NODES),
+        incarnation: Incarnation(2),
+    };
+    assert_eq!(g.event(0, stranger), Err(Refusal::Sender));
     g.event(0, up(Incarnation(2))).unwrap();
     let mut config = config(1, None);
     config.incarnations[1] = Incarnation(2);
