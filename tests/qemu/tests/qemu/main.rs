@@ -33,6 +33,7 @@ mod fuzz;
 mod gallery;
 mod jumping;
 mod kill;
+mod kv;
 mod memory;
 mod messages;
 mod migrate_threads;
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
     trials.extend(classes::trials());
     trials.extend(workloads::trials());
     trials.extend(multiple::trials());
+    trials.extend(kv::trials());
     trials.extend(messages::trials());
     trials.extend(abuse::trials());
     trials.extend(attack::trials());

@@ -17,6 +17,7 @@
 //! | reading, on any node | [`Table`] |
 //! | changing, on the node that has the shard | [`Writer`] |
 //! | which node has which shard | [`owner`] |
+//! | the same as replicas that agree by messages, to compare with | [`replica`] |
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,7 @@ extern crate alloc;
 mod item;
 mod key;
 mod layout;
+pub mod replica;
 mod table;
 mod writer;
 

@@ -1,0 +1,225 @@
+//! Servers that have all keys each, and agree on puts.
+
+use alloc::collections::BTreeMap;
+
+use dyad::msg::{Endpoint, Envelope, Error as MsgError, Kind as Sent, Level};
+use dyad::prelude::task::*;
+use dyad_coherence::GlobalMem;
+use dyad_quiet::Rounds;
+use dyad_shm::PhysAddr;
+use dyad_store::replica::{Action, Event, Message, Replica, Txn, Values};
+use dyad_store::{Key, MAX_VALUE, StoreError, Table, Writer};
+use dyad_ycsb::key;
+
+use crate::memory::Memory;
+use crate::server::{ABSENT, DONE, END, GET, answer, split, value};
+use crate::{Shared, layout};
+
+/// What messages between servers are about: the tag.
+const PREPARE: u64 = 8;
+const YES: u64 = 9;
+const NO: u64 = 10;
+const COMMIT: u64 = 11;
+const ABORT: u64 = 12;
+/// Puts that a log has room for: more than can be under way.
+const LOG: u64 = 64;
+
+/// A table in memory of its server's own, in which nobody else reads.
+struct Own {
+    mem: Memory,
+    table: Table,
+    writer: Writer,
+    rounds: Rounds,
+    node: NodeId,
+}
+
+impl Values for Own {
+    fn put(&mut self, key: Key, value: &[u8]) {
+        for _ in 0..3 {
+            match self.writer.put(&self.mem, key, value) {
+                Err(StoreError::Again) => {
+                    self.rounds.step(&self.mem);
+                    self.writer.collect(&self.mem, core::iter::once(self.node));
+                }
+                _ => return,
+            }
+        }
+    }
+}
+
+/// A server.
+pub struct Node {
+    replica: Replica<Own>,
+    own: usize,
+    /// Its log, in memory that all nodes share.
+    log: Memory,
+    logged: u64,
+    /// Calls that are not answered, by client.
+    calls: BTreeMap<u64, Envelope>,
+    found: Vec<u8>,
+}
+
+fn words(txn: Txn) -> [u64; 2] {
+    let place = (txn.node.index() as u64) << 32 | u64::from(txn.attempt);
+    [txn.stamp, place]
+}
+
+fn txn([stamp, place]: [u64; 2]) -> Option<Txn> {
+    Some(Txn {
+        stamp,
+        node: NodeId::new(place >> 32)?,
+        attempt: place as u32,
+    })
+}
+
+fn encode(message: &Message) -> (u64, Vec<u8>) {
+    let (tag, of) = match message {
+        Message::Prepare { txn, .. } => (PREPARE, *txn),
+        Message::Vote { txn, yes } => (if *yes { YES } else { NO }, *txn),
+        Message::Decide { txn, commits } => (if *commits { COMMIT } else { ABORT }, *txn),
+    };
+    let mut bytes: Vec<u8> = words(of).iter().flat_map(|w| w.to_le_bytes()).collect();
+    if let Message::Prepare { key, value, .. } = message {
+        bytes.extend(key.0);
+        bytes.extend(value);
+    }
+    (tag, bytes)
+}
+
+fn decode(tag: u64, bytes: &[u8]) -> Option<Message> {
+    let (stamp, rest) = bytes.split_first_chunk()?;
+    let (place, rest) = rest.split_first_chunk()?;
+    let txn = txn([u64::from_le_bytes(*stamp), u64::from_le_bytes(*place)])?;
+    Some(match tag {
+        PREPARE => {
+            let (key, value) = split(rest)?;
+            let value = value.to_vec();
+            Message::Prepare { txn, key, value }
+        }
+        YES | NO => Message::Vote {
+            txn,
+            yes: tag == YES,
+        },
+        COMMIT | ABORT => Message::Decide {
+            txn,
+            commits: tag == COMMIT,
+        },
+        _ => return None,
+    })
+}
+
+impl Node {
+    /// Server `own`, with all items.
+    pub fn new(shared: &Shared, own: usize) -> Result<Node> {
+        let place = layout(&shared.plan)?;
+        let node = shared.node(own);
+        let mut values = Own {
+            mem: Memory::new(place.bytes()),
+            table: Table::new(place),
+            writer: Writer::new(place, node),
+            rounds: Table::new(place).rounds(node),
+            node,
+        };
+        for item in 0..shared.plan.items {
+            values.put(Key(key(item)), &value(0, shared.plan.value));
+        }
+        // Replicas are told apart by their stations' numbers.
+        let stations = NodeId::first(shared.plan.servers);
+        let me = NodeId::new(own as u64).ok_or(Error::msg("too many servers"))?;
+        shared
+            .ready
+            .fetch_add(1, core::sync::atomic::Ordering::Release);
+        Ok(Node {
+            replica: Replica::new(me, stations, values),
+            own,
+            log: shared.common.clone(),
+            logged: 0,
+            calls: BTreeMap::new(),
+            found: vec![0; MAX_VALUE],
+        })
+    }
+
+    /// Serves until all clients have ended. Gives how many calls that were.
+    pub fn serve(&mut self, shared: &Shared, end: &mut Endpoint) -> Result<u64> {
+        let mut bytes = Vec::new();
+        let (mut served, mut ended) = (0, 0);
+        // Other servers may need a vote until all clients of all servers have ended.
+        while ended < shared.plan.clients {
+            let until = Instant::now().as_nanos() + 1_000_000;
+            let call = match end.recv(&mut bytes, Some(until)) {
+                Ok(call) => call,
+                Err(MsgError::TimedOut) => continue,
+                Err(e) => return Err(e.into()),
+            };
+            let event = match (call.kind, call.tag, split(&bytes)) {
+                (Sent::Call, tag, Some((key, value))) => {
+                    served += 1;
+                    let client = call.from as u64;
+                    self.calls.insert(client, call);
+                    match tag {
+                        GET => Event::Get { client, key },
+                        _ => Event::Put {
+                            client,
+                            key,
+                            value: value.to_vec(),
+                        },
+                    }
+                }
+                (_, END, _) => {
+                    ended += 1;
+                    continue;
+                }
+                (_, tag, _) => {
+                    let from = NodeId::new(call.from as u64);
+                    let (Some(message), Some(from)) = (decode(tag, &bytes), from) else {
+                        continue;
+                    };
+                    Event::Received { from, message }
+                }
+            };
+            for action in self.replica.step(event) {
+                self.act(action, end)?;
+            }
+        }
+        Ok(served)
+    }
+
+    fn act(&mut self, action: Action, end: &mut Endpoint) -> Result<()> {
+        match action {
+            Action::Send { to, message } => {
+                let (tag, bytes) = encode(&message);
+                end.send(to.index(), Level::Normal, tag, &bytes, None)?;
+            }
+            Action::Log { txn } => {
+                let entry = (self.own as u64 * LOG + self.logged % LOG) * 16;
+                for (word, at) in words(txn).into_iter().zip([0, 8]) {
+                    let at = PhysAddr(entry + at);
+                    self.log
+                        .store(at, word, core::sync::atomic::Ordering::Relaxed);
+                }
+                self.log.writeback(PhysAddr(entry), 16);
+                self.logged += 1;
+            }
+            Action::Done { client } => {
+                if let Some(call) = self.calls.remove(&client) {
+                    answer(end, &call, DONE, &[])?;
+                }
+            }
+            Action::Value { client, key } => {
+                let values = &self.replica.values;
+                let section = values.table.sections().begin(&values.mem, values.node, 0);
+                let entry = values
+                    .table
+                    .get(&values.mem, key, &mut self.found, &section);
+                drop(section);
+                if let Some(call) = self.calls.remove(&client) {
+                    match entry {
+                        Some(entry) => answer(end, &call, DONE, &self.found[..entry.length])?,
+                        None => answer(end, &call, ABSENT, &[])?,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
