@@ -9,6 +9,7 @@
 
 mod cycles;
 pub mod faults;
+pub mod kv;
 pub mod longest;
 pub mod migration;
 mod page;

@@ -37,6 +37,8 @@ enum Suite {
     Pages(PagesArgs),
     /// Measure what it costs to move a process with its memory to another kernel, by the size of its heap
     Process(ProcessArgs),
+    /// Measure stores of keys and values: read in place, partitioned, replicas
+    Kv(KvArgs),
     /// Compare fused kernels with kernels that only exchange messages, on NPB
     Compare(CompareArgs),
     /// Count in which functions the instructions of operations are, on both ISAs
@@ -169,6 +171,23 @@ struct ProcessArgs {
 }
 
 #[derive(Debug, Args)]
+struct KvArgs {
+    /// Items that there are at the start
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(2..=1_000_000))]
+    items: u64,
+    /// Requests of each client
+    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    requests: u64,
+    /// One mix, three parts of puts and few requests, to see that it works
+    #[arg(long, conflicts_with_all = ["items", "requests"])]
+    quick: bool,
+    #[command(flatten)]
+    results: Results,
+    #[command(flatten)]
+    page: Page,
+}
+
+#[derive(Debug, Args)]
 struct StagesArgs {
     /// Operations of `bench kernel` and `bench migration` [default: those of the book's page]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = operation)]
@@ -212,6 +231,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<u8, Error> {
         Suite::Faults(args) => faults(args),
         Suite::Pages(args) => pages(args),
         Suite::Process(args) => process(args),
+        Suite::Kv(args) => kv(args),
         Suite::Compare(args) => compare(args),
         Suite::Stages(args) => stages(args),
         Suite::Sim(args) => sim(args),
@@ -338,6 +358,24 @@ fn process(args: &ProcessArgs) -> Result<u8, Error> {
     verdict(figures.problem())
 }
 
+fn kv(args: &KvArgs) -> Result<u8, Error> {
+    args.results.open(&args.page)?;
+    let mut plan = bench::kv::Plan {
+        items: args.items,
+        requests: args.requests,
+        ..bench::kv::Plan::default()
+    };
+    if args.quick {
+        (plan.mixes, plan.updates) = (vec!["a"], vec![0, 50, 100]);
+        (plan.items, plan.requests) = (500, 200);
+    }
+    setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
+    let figures = bench::kv::kv(&plan, &mut args.results.display())?;
+    args.page
+        .publish(&figures.table(), &figures.json(), Some(&figures.page()))?;
+    verdict(figures.problem())
+}
+
 fn kernel(args: &KernelArgs) -> Result<u8, Error> {
     args.results.open(&args.page)?;
     let systems = match &args.nodes {
@@ -448,6 +486,7 @@ mod tests {
             Suite::Faults(args) => args.results.json.json,
             Suite::Pages(args) => args.results.json.json,
             Suite::Process(args) => args.results.json.json,
+            Suite::Kv(args) => args.results.json.json,
             Suite::Compare(args) => args.results.json.json,
             Suite::Stages(args) => args.results.json.json,
             Suite::Sim(args) => args.results.json.json,
@@ -464,6 +503,7 @@ mod tests {
             "faults",
             "pages",
             "process",
+            "kv",
             "compare",
             "stages",
             "sim",
