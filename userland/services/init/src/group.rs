@@ -64,6 +64,8 @@ pub struct Group {
     pub peers: [Option<Peer>; MAX_NODES],
     /// The other processes.
     pub others: [Option<Program>; MAX_NODES],
+    /// Of which dead nodes the peers have been told.
+    told: [bool; MAX_NODES],
 }
 
 impl Group {
@@ -103,6 +105,22 @@ impl Group {
             crate::takedown::until(stopped).during("end at a peer")?;
         }
         Ok(())
+    }
+
+    /// Tells the peers that live of each node that has died. What does not succeed is done when init looks the next time.
+    pub fn tell_deaths(&mut self, has_died: impl Fn(NodeId) -> bool) {
+        for node in NodeId::first(MAX_NODES).filter(|&n| has_died(n)) {
+            if self.told[node.index()] {
+                continue;
+            }
+            let peers = self.peers.iter().flatten();
+            let mut living = peers.filter(|p| !has_died(p.program.home));
+            self.told[node.index()] = living.all(|peer| {
+                let told = peer.entry.request([op::DIED, node.index() as u64, 0, 0]);
+                // Of that one's death the others are told next.
+                matches!(told, Ok(_) | Err(Error::NodeDead))
+            });
+        }
     }
 
     /// Reports what the peers have counted.
@@ -184,6 +202,7 @@ impl Builder {
         let mut group = Group {
             peers: [const { None }; MAX_NODES],
             others: [const { None }; MAX_NODES],
+            told: [false; MAX_NODES],
         };
         let mut first = None;
         // What is left is for pages.
@@ -367,11 +386,14 @@ impl Builder {
         p.component
             .set_fault_handler(Some(handler))
             .during("fault handler")?;
-        // Init looks at what the launcher asks about threads.
-        if node == HOME {
-            crate::ask::enter(&mut self.store, number, p.space, endpoints)
-                .during("requests to threads")?;
-        }
+        // What the launcher asks about threads is looked at in the first process; all learn which threads are lost.
+        crate::ask::enter(
+            &mut self.store,
+            (number, process_on(HOME)),
+            p.space,
+            endpoints,
+        )
+        .during("requests to threads")?;
         self.console_of(&mut p, (node, peer), services)?;
         let rights = [
             SpaceOp::Map,

@@ -11,11 +11,13 @@ use dyad_abi::service::{INFO_BASE, process, program, thread_id};
 use dyad_abi::user::migrate_word::REQUEST;
 use dyad_abi::user::{MAX_PROGRAM_THREADS, Tcb, request, stack_slot};
 use dyad_abi::{Error, Isa, NodeId, Result};
-use dyad_msg::bulk::{Record, lines_behind};
+use dyad_msg::bulk::{Head, Record, lines_behind};
+use dyad_services::rounds::Move;
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Receive, Send, Until};
 
-use super::{Actor, Asker, COUNTERS, Vec};
+use super::asks::Asker;
+use super::{Actor, COUNTERS, Vec};
 use crate::port::{kind, tag};
 use crate::service::{self, INIT, ORIGIN};
 use crate::slots::{self, SLOTS};
@@ -57,6 +59,10 @@ struct One {
     arrived: Option<Box<(Going, Block)>>,
     /// Where it has gone from here.
     gone: Option<NodeId>,
+    /// How often a thread of this number has begun or moved, as far as this node knows.
+    moves: u64,
+    /// At the origin: who has started it, if it was to begin elsewhere.
+    started_by: Option<Asker>,
     /// Nodes whose kernel thread of this number has begun, by bit. Where a thread begins, the others are asked first: a
     /// thread that goes there lays out its frames on the stack on which that begins.
     ready: u64,
@@ -73,6 +79,8 @@ impl One {
         begins: false,
         arrived: None,
         gone: None,
+        moves: 0,
+        started_by: None,
         ready: 0,
         asked_by: 0,
         waits_for_others: None,
@@ -86,6 +94,8 @@ pub(super) struct Threads {
     /// At the origin: threads that have been started and have not ended, wherever they are, one bit for each number. The
     /// origin alone says who begins, so no thread begins twice.
     live: u64,
+    /// At the origin: those of them that are lost.
+    lost: u64,
     /// Threads that have been taken off the list of those that wait for a word, and have not looked yet.
     taken: u64,
     /// At the origin: threads that wait for words.
@@ -99,6 +109,7 @@ impl Threads {
             here,
             all: [const { One::NONE }; THREADS],
             live: 1,
+            lost: 0,
             taken: 0,
             futex: Futex(Vec::new()),
         }
@@ -133,17 +144,42 @@ impl Threads {
     ///
     /// # Errors
     ///
-    /// `Again` if it has begun and the origin does not know that it has ended; `BadArgument` if there is no such number, or
+    /// `NodeDead` if it was lost; `Again` if it has begun and the origin does not know that it has ended; `BadArgument` if there is no such number, or
     /// it is the first thread's.
     fn claim(&mut self, n: u64) -> Result<()> {
         if n == 0 || n >= MAX_PROGRAM_THREADS {
             return Err(Error::BadArgument);
+        }
+        if self.lost >> n & 1 != 0 {
+            return Err(Error::NodeDead);
         }
         if self.live >> n & 1 != 0 {
             return Err(Error::Again);
         }
         self.live |= 1 << n;
         Ok(())
+    }
+
+    /// Thread `n` begins or moves once more. Gives the number of that.
+    pub(super) fn has_moved(&mut self, n: u64) -> u64 {
+        self.one(n).map_or(0, |one| {
+            one.moves += 1;
+            one.moves
+        })
+    }
+
+    /// The origin says that thread `n` is to begin here, and which of its moves that is.
+    pub(super) fn begins_as(&mut self, n: u64, number: u64) {
+        if let Ok(one) = self.one(n) {
+            one.moves = number;
+        }
+    }
+
+    /// At the origin: thread `n` is to begin elsewhere. Who has started it is answered here if that node dies.
+    fn is_started_by(&mut self, n: u64, asker: Asker) {
+        if let Ok(one) = self.one(n) {
+            one.started_by = Some(asker);
+        }
     }
 
     /// At the origin: thread `n` has ended, or could not begin.
@@ -170,6 +206,60 @@ impl Threads {
         }
     }
 
+    /// At the origin: the node that a thread has come to says so, or one that has sent it to a node that has died.
+    pub(super) fn reported(&mut self, head: &Head) {
+        let [_, n, node, number, ..] = *head;
+        let (Ok(one), Some(node)) = (self.one(n), NodeId::new(node)) else {
+            return;
+        };
+        let before = Move {
+            node,
+            number: one.moves,
+        };
+        let after = before.or(Move { node, number });
+        if after != before {
+            one.moves = after.number;
+            one.gone = Some(after.node);
+        }
+    }
+
+    /// Threads that are about to begin here, and wait for other nodes.
+    pub(super) fn waiting_for_others(&self) -> Vec<u64> {
+        let all = (0..).zip(&self.all);
+        let waiting = all.filter(|(_, one)| one.waits_for_others.is_some());
+        waiting.map(|(n, _)| n).collect()
+    }
+
+    /// A node has died, and asks nothing any more. Threads that had gone there are looked for at the origin. Gives those, each with
+    /// the number of its move.
+    pub(super) fn without(&mut self, node: NodeId) -> Vec<(u64, u64)> {
+        let mut there = Vec::new();
+        for (n, one) in (0..).zip(&mut self.all) {
+            one.asked_by &= !(1 << node.index());
+            if self.here != ORIGIN && one.gone == Some(node) {
+                one.gone = Some(ORIGIN);
+                there.push((n, one.moves));
+            }
+        }
+        there
+    }
+
+    /// At the origin: the threads that were last on dead nodes are lost. Gives them by bit, and who has started them.
+    pub(super) fn lose(&mut self, is_dead: impl Fn(NodeId) -> bool) -> (u64, Vec<Asker>) {
+        let (mut lost, mut starters) = (0, Vec::new());
+        let live = self.live & !self.lost;
+        for (n, one) in (0..).zip(&mut self.all) {
+            let begins_here = one.waits_for_others.is_some();
+            if live >> n & 1 != 0 && !begins_here && one.gone.is_some_and(&is_dead) {
+                lost |= 1 << n;
+                starters.extend(one.started_by.take());
+            }
+        }
+        self.lost |= lost;
+        self.futex.0.retain(|(waiter, _)| lost >> waiter.n & 1 == 0);
+        (lost, starters)
+    }
+
     /// Whether thread `n` has been taken off the list, of which it learns now.
     pub(super) fn takes_back(&mut self, n: u64) -> bool {
         let bit = 1 << (n % MAX_PROGRAM_THREADS);
@@ -185,7 +275,7 @@ pub(super) struct Futex(Vec<(Asker, u64)>);
 impl Futex {
     /// A thread is about to wait for a word.
     pub(super) fn begin(&mut self, asker: Asker, key: u64) -> Result<u64> {
-        self.0.retain(|(waiter, _)| waiter.1 != asker.1);
+        self.0.retain(|(waiter, _)| waiter.n != asker.n);
         self.0.push((asker, key));
         Ok(0)
     }
@@ -193,7 +283,7 @@ impl Futex {
     /// A thread does not wait any more. 1: it has been taken.
     pub(super) fn end(&mut self, asker: Asker) -> Result<u64> {
         let before = self.0.len();
-        self.0.retain(|(waiter, _)| waiter.1 != asker.1);
+        self.0.retain(|(waiter, _)| waiter.n != asker.n);
         Ok(u64::from(self.0.len() == before))
     }
 
@@ -238,8 +328,9 @@ impl Actor {
 
     /// Whether the kernel threads of a thread have begun on all other nodes.
     fn others_are_ready(&mut self, n: u64) -> bool {
-        let others = self.outside.links.iter().map(|l| 1 << l.node.index());
-        let others: u64 = others.sum();
+        let links = self.outside.links.iter();
+        let living = links.filter(|l| !self.deaths.has(l.node));
+        let others: u64 = living.map(|l| 1 << l.node.index()).sum();
         self.threads
             .one(n)
             .is_ok_and(|one| one.ready & others == others)
@@ -247,15 +338,14 @@ impl Actor {
 
     /// Asks the other nodes to have the kernel thread of a thread begin: of each ISA one after the other, as the native stack
     /// on which they begin is the same page of the program. Whether all have done so.
-    fn prepare(&mut self, n: u64, after: Option<NodeId>) -> bool {
+    pub(super) fn prepare(&mut self, n: u64, after: Option<NodeId>) -> bool {
         if self.others_are_ready(n) {
             return true;
         }
         let ready = self.threads.one(n).map_or(0, |one| one.ready);
         let isa_of = |node: NodeId| rt::info().map(|i| i.system.nodes[node.index()].isa).ok();
         let mut asked = [None; ISA_COUNT];
-        let others: Vec<NodeId> = self.outside.links.iter().map(|l| l.node).collect();
-        for node in others {
+        for node in self.living() {
             let isa = isa_of(node);
             let is_next = after.is_none_or(|ready| isa_of(ready) == isa);
             let asked = asked.iter_mut().find(|a| a.is_none_or(|a| Some(a) == isa));
@@ -300,7 +390,13 @@ impl Actor {
             return self.refuse();
         };
         one.ready |= 1 << from.index();
-        let starter = one.waits_for_others;
+        self.begin_if_ready(from, n);
+    }
+
+    /// The kernel thread of a thread has begun on a node, or that node has died: the thread begins here, if it is to and was
+    /// waiting for no other node.
+    pub(super) fn begin_if_ready(&mut self, from: NodeId, n: u64) {
+        let starter = self.threads.one(n).map_or(None, |one| one.waits_for_others);
         if !self.prepare(n, Some(from)) {
             return;
         }
@@ -332,6 +428,7 @@ impl Actor {
         let ahead = place & AHEAD != 0;
         let node = match self.node_of(place & !AHEAD) {
             Ok(node) if node != self.here => node,
+            Err(e @ Error::NodeDead) => return slots::answer(n, [e.code(), 0, 0, 0]),
             _ => return slots::answer(n, [Error::NoSuchNode.code(), 0, 0, 0]),
         };
         match ahead {
@@ -362,15 +459,25 @@ impl Actor {
         let woken = Cap::<Receive>::at(slot::WAITS).receive(n, Until::Now);
         let woken = u64::from(woken.is_ok_and(|bits| bits != 0));
         self.threads.has_gone(n, node);
+        let moves = self.threads.has_moved(n);
         self.waits_to_come(n);
-        let head = [tag(kind::MOVED, MOVED_LINES), n, pc, sp, fp, woken, 0, 0];
+        let head = [
+            tag(kind::MOVED, MOVED_LINES),
+            n,
+            pc,
+            sp,
+            fp,
+            woken,
+            moves,
+            0,
+        ];
         words[BLOCK_WORDS..][..4].copy_from_slice(&[asked, listed, pages, self.time()]);
         self.send(node, head, &words);
     }
 
     /// A thread comes here.
     pub(super) fn moved(&mut self, link: usize, record: &Record) {
-        let [_, n, pc, sp, last, woken, ..] = record.head;
+        let [_, n, pc, sp, last, woken, moves, _] = record.head;
         if n >= MAX_PROGRAM_THREADS || lines_behind(&record.head) != MOVED_LINES {
             return self.refuse();
         }
@@ -388,10 +495,15 @@ impl Actor {
         for (counter, time) in COUNTERS[Counted::MoveAsked as usize..].iter().zip(times) {
             counter.store(time, Ordering::Relaxed);
         }
+        let from = from.node;
+        if from != ORIGIN && self.here != ORIGIN {
+            self.report(n, self.here, moves);
+        }
         let Ok(one) = self.threads.one(n) else {
             return;
         };
         one.gone = None;
+        one.moves = moves;
         match core::mem::take(&mut one.parked) {
             true => self.comes(n, &come),
             false => {
@@ -415,7 +527,7 @@ impl Actor {
         Ok(())
     }
 
-    /// The node of a place where a thread is to begin, or go.
+    /// The node of a place where a thread is to begin, or go. It lives, as far as this peer knows.
     pub(super) fn node_of(&self, place: u64) -> Result<NodeId> {
         if place >> 8 != 0 {
             return Err(Error::BadArgument);
@@ -423,7 +535,11 @@ impl Actor {
         let known = |node: &NodeId| {
             *node == self.here || self.outside.links.iter().any(|l| l.node == *node)
         };
-        NodeId::new(place).filter(known).ok_or(Error::NoSuchNode)
+        let node = NodeId::new(place).filter(known).ok_or(Error::NoSuchNode)?;
+        match self.deaths.has(node) {
+            true => Err(Error::NodeDead),
+            false => Ok(node),
+        }
     }
 
     /// Thread `n` is to begin at a place: the origin decides whether it may, and tells the node.
@@ -432,10 +548,14 @@ impl Actor {
             .node_of(place)
             .and_then(|node| self.threads.claim(n).map(|()| node));
         match may {
-            Ok(node) if node == self.here => self.begin_when_ready(Starter::Thread(asker), n),
             Ok(node) => {
+                let moves = self.threads.has_moved(n);
+                if node == self.here {
+                    return self.begin_when_ready(Starter::Thread(asker), n);
+                }
                 self.threads.has_gone(n, node);
-                self.pass_on(node, asker, [service::ask::BEGIN, n, 0, 0]);
+                self.threads.is_started_by(n, asker);
+                self.pass_on(node, asker, [service::ask::BEGIN, n, moves, 0]);
             }
             Err(e) => self.answer(asker, Err(e)),
         }
@@ -554,20 +674,11 @@ impl Actor {
     pub(super) fn futex_wake(&mut self, key: u64, count: u64) -> u64 {
         let mut woken = 0;
         while woken < count
-            && let Some((_, n)) = self.threads.futex.take(key)
+            && let Some(Asker { n, .. }) = self.threads.futex.take(key)
         {
             self.wake(n, true);
             woken += 1;
         }
         woken
-    }
-
-    /// A thread of the process gets its answer.
-    pub(super) fn answered(&mut self, n: u64, [status, value]: [u64; 2]) {
-        if SLOTS.words(n)[0] == service::ask::FUTEX_END {
-            // It learns by this answer that it has been taken.
-            self.threads.takes_back(n);
-        }
-        slots::answer(n, [status, value, 0, 0]);
     }
 }
