@@ -32,6 +32,12 @@ fn config(nodes: &[Isa], transport: Transport, app: &str, arguments: String) -> 
     }
 }
 
+/// A sort whose only thread goes to and fro, for some seconds.
+const SORT: &str = "--bench is --class W --style";
+/// How long after init has begun that sort runs for certain, and for how long at least from then on, in milliseconds.
+const BUILT: Duration = Duration::from_millis(600);
+const SORTS_MS: u64 = 1000;
+
 /// A moment within so many milliseconds, by a number.
 fn moment(n: usize, within: u64) -> Duration {
     let random = kill::mix(kill::seed() ^ (n as u64) << 20);
@@ -60,13 +66,10 @@ fn ends_soon(ended: &Ended) -> Result<(), Failed> {
 pub fn of_the_origin() -> Result<(), Failed> {
     for n in 0..size(2, 4, 50) as usize {
         let style = ["thread", "task"][n / 2 % 2];
-        let config = config(
-            NODES[n % 4],
-            TRANSPORTS[n % 3],
-            "npb",
-            format!("--bench ft --style {style}"),
-        );
-        let ended = kill::run(&config, Kill::after(0, moment(n, 250)), kill::speaks);
+        let arguments = format!("{SORT} {style}");
+        let config = config(NODES[n % 4], TRANSPORTS[n % 3], "npb", arguments);
+        let kill = Kill::after(0, BUILT + moment(n, SORTS_MS));
+        let ended = kill::run(&config, kill, kill::says("started \"init\""));
         is_whole(&ended)?;
         ends_soon(&ended)?;
         let why = ended.report.failure().unwrap_or_default();
@@ -106,13 +109,20 @@ pub fn of_another_node() -> Result<(), Failed> {
 pub fn in_the_middle() -> Result<(), Failed> {
     for n in 0..size(2, 4, 100) as usize {
         let nodes = NODES[n % 4];
-        let (app, arguments) = match n % 2 {
-            0 => ("threads", "--scene oracle --players 2 --operations 200000"),
-            _ => ("npb", "--bench ft --style thread"),
-        };
-        let config = config(nodes, TRANSPORTS[n % 3], app, arguments.into());
         let node = 1 + n / 2 % (nodes.len() - 1);
-        let ended = kill::run(&config, Kill::after(node, moment(n, 400)), kill::speaks);
+        let transport = TRANSPORTS[n % 3];
+        let ended = match n % 2 {
+            0 => {
+                let arguments = "--scene oracle --players 2 --operations 100000";
+                let config = config(nodes, transport, "threads", arguments.into());
+                kill::run(&config, Kill::after(node, moment(n, 400)), kill::speaks)
+            }
+            _ => {
+                let config = config(nodes, transport, "npb", format!("{SORT} thread"));
+                let kill = Kill::after(node, BUILT + moment(n, SORTS_MS));
+                kill::run(&config, kill, kill::says("started \"init\""))
+            }
+        };
         is_whole(&ended)?;
         let wrong = ended.report.checks.iter();
         let mut wrong = wrong.filter(|c| !c.ok && c.name.starts_with("threads."));
