@@ -149,6 +149,19 @@ mod tests {
     use dyad_abi::user::MAX_PROGRAM_THREADS;
 
     #[test]
+    fn only_peers_name_lost_threads() {
+        for badge in 0..program::MAX + 2 {
+            let said = asked(badge, [process::LOST, 5, 0, 0]);
+            let is_peer = Speaks::of(badge).process != badge;
+            let (program, threads) = (program::FIRST, 5);
+            match is_peer {
+                true => assert_eq!(said, Ok(Asked::Lost { program, threads })),
+                false => assert_eq!(said, Err(Error::Denied)),
+            }
+        }
+    }
+
+    #[test]
     fn only_the_pager_speaks_for_others() {
         for badge in 0..program::MAX + 2 {
             for victim in 0..program::MAX {

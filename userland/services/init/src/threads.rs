@@ -348,6 +348,12 @@ impl Guest {
         }
         let times = self.times_named.load(Ordering::Acquire);
         let lost = self.lost();
+        let named = self.named.load(Ordering::Relaxed) & lost & !self.told.load(Ordering::Relaxed);
+        for n in (0..THREADS).filter(|n| named >> n & 1 != 0) {
+            say(format_args!(
+                "program {name:?}, thread {n}: lost with another node, or with a page there"
+            ));
+        }
         // If a peer names no thread, all wake nevertheless: what was to wake one may have been lost on a dead node.
         if lost != self.told.load(Ordering::Relaxed)
             || times != self.times_told.load(Ordering::Relaxed)

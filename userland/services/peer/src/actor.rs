@@ -5,6 +5,7 @@ extern crate alloc;
 mod ahead;
 mod asks;
 mod deaths;
+mod roster;
 mod text;
 mod threads;
 
@@ -36,7 +37,7 @@ use crate::slots::SLOTS;
 use ahead::Ahead;
 use asks::{Asker, Asks};
 use deaths::Deaths;
-use threads::Threads;
+use roster::Threads;
 
 /// Limits of the memory of a program, as the pager's.
 const LIMITS: Limits = Limits {

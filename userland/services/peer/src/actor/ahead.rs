@@ -23,7 +23,7 @@ use dyad_dsm::{Access, Event, Page, Range, Right, ThreadNo};
 use dyad_msg::bulk::{Record, lines_behind};
 
 use super::Actor;
-use super::threads::Going;
+use super::roster::Going;
 use crate::port::{PAGES, PIPELINE, kind, tag};
 
 /// Ranges of a record: as many as the contents of a page would take.

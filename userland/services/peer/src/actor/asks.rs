@@ -6,7 +6,7 @@ use dyad_abi::{Error, NodeId, Result};
 use dyad_dsm::{Access, Event, Page, ThreadNo};
 use dyad_msg::bulk::Head;
 
-use super::threads::Starter;
+use super::roster::Starter;
 use super::{Actor, pages};
 use crate::parts;
 use crate::port::{kind, tag, told};
