@@ -340,6 +340,8 @@ impl Guest {
             if entry.word.lose_if(has_gone) {
                 match deaths {
                     0 => self.stopped(n as u64),
+                    // A peer has named it, which is said below.
+                    _ if self.named.load(Ordering::Acquire) >> n & 1 != 0 => {}
                     _ => say(format_args!(
                         "program {name:?}, thread {n}: lost with its node"
                     )),
