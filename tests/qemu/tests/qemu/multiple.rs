@@ -115,7 +115,7 @@ pub fn trials() -> Vec<Trial> {
         ),
         test(
             Tiers::FULL.and(Tiers::LONG),
-            "nobody_finds_an_old_page_after_a_death",
+            "no_thread_finds_an_old_page_after_a_death",
             deaths::in_the_middle,
         ),
         test(Tiers::LONG, "two_writers_of_a_page_for_long", writers),

@@ -111,7 +111,7 @@ mod tests {
         at: Option<usize>,
         moves: u64,
         /// Of each node, the last move of the thread that it knows.
-        known: [Move; NODES],
+        last: [Move; NODES],
         ways: [[VecDeque<Record>; NODES]; NODES],
         alive: [bool; NODES],
         /// Whom each node has been told of.
@@ -126,7 +126,7 @@ mod tests {
                 random: SplitMix64(seed),
                 at: Some(0),
                 moves: 0,
-                known: [Move {
+                last: [Move {
                     node: node(0),
                     number: 0,
                 }; NODES],
@@ -144,7 +144,7 @@ mod tests {
 
         fn leave(&mut self, from: usize, to: usize) {
             self.moves += 1;
-            self.known[from] = Move {
+            self.last[from] = Move {
                 node: node(to),
                 number: self.moves,
             };
@@ -161,13 +161,13 @@ mod tests {
                     assert!(!self.lost, "a thread that is lost has come");
                     self.at = Some(to);
                     let here = node(to);
-                    self.known[to] = Move { node: here, number };
+                    self.last[to] = Move { node: here, number };
                     if to != 0 && from != 0 {
-                        let report = Record::Report(self.known[to]);
+                        let report = Record::Report(self.last[to]);
                         self.ways[to][0].push_back(report);
                     }
                 }
-                Some(Record::Report(report)) => self.known[0] = self.known[0].or(report),
+                Some(Record::Report(report)) => self.last[0] = self.last[0].or(report),
                 Some(Record::Said(dead)) => self.rounds.said(node(from), node(dead)),
                 None => {}
             }
@@ -183,8 +183,8 @@ mod tests {
             if me == 0 {
                 self.rounds.died(node(dead));
             } else {
-                if self.known[me].node == node(dead) {
-                    let report = Record::Report(self.known[me]);
+                if self.last[me].node == node(dead) {
+                    let report = Record::Report(self.last[me]);
                     self.ways[me][0].push_back(report);
                 }
                 self.ways[me][0].push_back(Record::Said(dead));
@@ -195,8 +195,8 @@ mod tests {
             let living = (1..NODES).filter(|&n| !self.drained[0][n]);
             let living = living.fold(0, |all, n| all | bit(node(n)));
             if self.rounds.settle(living) {
-                let last = self.known[0].node;
-                self.lost |= self.drained[0][last.index()];
+                let there = self.last[0].node;
+                self.lost |= self.drained[0][there.index()];
             }
             let is_gone = |n: usize| !self.alive[n];
             // Only what is nowhere among the living is lost.

@@ -172,7 +172,7 @@ impl Outside {
         Ok(next.map_err(|_| dyad_abi::Error::Corrupt)?.is_some())
     }
 
-    /// A node has died: nobody there is told anything.
+    /// A node has died: its actor is told nothing more.
     pub fn forget(&mut self, node: NodeId) {
         if let Some(link) = self.link(node).map(|i| &mut self.links[i]) {
             link.untold = false;

@@ -104,8 +104,8 @@ pub fn of_another_node() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Another node dies while threads on all nodes access the same pages at random, or while the only thread goes to and fro: nobody
-/// finds a page that is old. Whatever the program needs of that node, it goes on or ends.
+/// Another node dies while threads on all nodes access the same pages at random, or while the only thread goes to and fro: no
+/// thread finds a page that is old. Whatever the program needs of that node, it goes on or ends.
 pub fn in_the_middle() -> Result<(), Failed> {
     for n in 0..size(2, 4, 100) as usize {
         let nodes = NODES[n % 4];
