@@ -484,7 +484,7 @@ fn serve(program: &Arc<Program>, service: CapIndex, [what, a, b, c]: [u64; 4]) -
         // What services do for each other.
         (slot::CONSOLE, console::END)
         | (slot::PAGER, pager::END)
-        | (slot::PROCESS, process::FAULTED | process::MEMORY) => Err(Error::Denied),
+        | (slot::PROCESS, process::FAULTED | process::MEMORY | process::LOST) => Err(Error::Denied),
         // There are no blocks, and no node owns anything.
         (slot::PROCESS, process::MEMORY_STATE) => Question::from_number(a)
             .map(|_| 0)

@@ -185,6 +185,9 @@ pub mod op {
     pub const END: u64 = 1;
     /// `(a [`Counted`](super::Counted))`: what has been counted. Value: the number.
     pub const COUNTER: u64 = 2;
+    /// `(node)`: that node, which is not the origin, has died. Value: 0. The peers agree on what was lost with it; then that of
+    /// the origin tells init ([`LOST`](crate::service::process::LOST)).
+    pub const DIED: u64 = 3;
 }
 
 /// Capabilities of a peer, beside those that each program has.

@@ -59,6 +59,9 @@ pub const COUNTED: u64 = 13;
 /// A bit of the program counter in [`MOVE`]: the fourth word is the argument of a function that is called there, not
 /// a frame pointer.
 pub const WITH_ARGUMENT: u64 = 1 << 63;
+/// `(threads)`: these threads of the program, by bit, are lost: with a node that died, or for want of a page that was there only.
+/// None: nothing more is lost with the last node that died. Value: 0. From peers only.
+pub const LOST: u64 = 14;
 /// Exit code of a program that was ended because of a fault.
 pub const FAULT_CODE: u64 = 102;
 /// Exit code of a program whose thread was lost with a node that died.

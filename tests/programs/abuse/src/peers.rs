@@ -10,13 +10,13 @@ use dyad::prelude::task::*;
 use dyad::sys::raw;
 use dyad::{sys, thread};
 use dyad_abi::cap::{SinvOp, call_word};
-use dyad_abi::service::peer::Counted;
+use dyad_abi::service::peer::{Counted, op};
 use dyad_abi::service::{pager, process, slot};
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, stack_slot};
 use dyad_random::SplitMix64;
 
 use crate::services::{Attack, NO_NODES, request};
-use sys::Error::{BadArgument, NoSuchNode, NotFound};
+use sys::Error::{BadArgument, Denied, NoSuchNode, NotFound};
 
 /// How long a thread may take for what it does at once.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -126,7 +126,33 @@ fn wakes() {
 }
 
 /// The attacks.
-pub const ATTACKS: [Attack; 10] = [
+pub const ATTACKS: [Attack; 11] = [
+    Attack {
+        name: "peer_losses_that_others_tell",
+        act: |a| {
+            // What peers tell init, and init peers.
+            for threads in [0, 1, 2, 1 << 63, u64::MAX] {
+                a.ask(slot::PROCESS, [process::LOST, threads, 0, 0], &[Denied]);
+            }
+            for node in NO_NODES.into_iter().chain([0, 1, 2]) {
+                a.ask(slot::PAGER, [op::DIED, node, 0, 0], &[BadArgument, Denied]);
+            }
+            thread::sleep(LOOK);
+            match sys::thread::lost() {
+                0 => {}
+                lost => a.found(format!("threads {lost:#x} are lost")),
+            }
+            for node in a.nodes.clone() {
+                a.tries += 1;
+                if thread::spawn_on(node, || ())
+                    .and_then(|t| t.join())
+                    .is_err()
+                {
+                    a.found("no thread".into());
+                }
+            }
+        },
+    },
     Attack {
         name: "peer_moves_to_nowhere",
         act: |a| {

@@ -200,6 +200,9 @@ const ATTACKS: [Attack; 22] = [
     Attack {
         name: "process_fault_of_others",
         act: |a| {
+            for threads in [0, 1, u64::MAX] {
+                a.ask(slot::PROCESS, [process::LOST, threads, 0, 0], &[Denied]);
+            }
             for n in (0..40).chain([0xff]) {
                 let what = process::FAULTED | n << 8;
                 for kind in [0, 1, process::FAULT_KIND] {
@@ -325,7 +328,7 @@ const ATTACKS: [Attack; 22] = [
         act: |a| {
             for service in [slot::CONSOLE, slot::PAGER, slot::PROCESS] {
                 let reserved = [process::FAULTED, process::MEMORY];
-                let known = [1, 2, 3, 4, 6, 16, 32, 33];
+                let known = [1, 2, 3, 4, 6, process::LOST, 16, 32, 33];
                 let of_peers = |what: u64| {
                     let moves = what & 0xff == process::MOVE;
                     sys::is_multiple() && (moves || (process::ARRIVED..16).contains(&what))

@@ -24,6 +24,7 @@
 //! | `work` | for `--seconds`, threads on all nodes lock, allocate and pass numbers on, while nodes may die |
 //! | `served` | for `--seconds`, threads on other nodes use services all the time while these may die; the first one goes on being served |
 //! | `lost` | threads on node 1 wait, hold and compute until that dies; the others learn it |
+//! | `outlive` | for `--seconds`, threads on all nodes write pages of their own and read those of others, while a node may die |
 #![no_std]
 #![no_main]
 #![deny(unsafe_code)]
@@ -34,6 +35,7 @@ mod counts;
 mod ends;
 mod meet;
 mod oracle;
+mod outlive;
 mod race;
 mod served;
 mod share;
@@ -77,6 +79,7 @@ fn scene(name: &str, args: &Args) -> Result<()> {
         "futex" => turns::futex(args),
         "writers" => writers::writers(args),
         "oracle" => oracle::oracle(args),
+        "outlive" => outlive::outlive(args),
         "counts" => counts::counts(rounds(args, 1)?),
         "race" => race::race(rounds(args, 1000)?),
         "exit" => ends::exit(),
@@ -101,10 +104,10 @@ fn scene(name: &str, args: &Args) -> Result<()> {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    const SCENES: [&str; 21] = [
+    const SCENES: [&str; 22] = [
         "all", "spawn", "heap", "sync", "scope", "many", "futex", "counts", "race", "exit",
         "panic", "fault", "overflow", "async", "lost", "work", "served", "codes", "leave",
-        "writers", "oracle",
+        "writers", "oracle", "outlive",
     ];
     args.expect_options(&[
         "--scene",

@@ -242,6 +242,7 @@ pub fn oracle(args: &Args) -> Result<()> {
     let seed = args.number("--seed", 0, 0..=u64::MAX)?;
     let nodes = nodes()?;
     let board = Board::new(pages, &mut SplitMix64(seed));
+    println!("threads: {} cells", board.cells.len());
     let start = Instant::now();
     let played = thread::scope(|s| -> Result<Vec<Done>> {
         let all: Vec<_> = (0..players * nodes.len())

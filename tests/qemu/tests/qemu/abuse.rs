@@ -46,7 +46,7 @@ const REVERSED: &[Isa] = &[Aarch64, X86_64];
 /// Attacks on services, each on a node of either ISA.
 const ATTACKS: usize = 22;
 /// Beside them, attacks on peers.
-const ON_PEERS: usize = 10;
+const ON_PEERS: usize = 11;
 
 /// The trials of this module.
 pub fn trials() -> Vec<Trial> {

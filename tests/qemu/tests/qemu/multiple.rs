@@ -1,10 +1,11 @@
 //! Several kernels that only exchange messages: programs end as they do over one fused kernel, each fault that needs the
 //! other node takes two messages on two nodes, and all frames come back. The tier `long` runs each fifty times.
 
+mod deaths;
+
 use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
-use dyad_abi::boot::OnDeath;
 use dyad_abi::record::name;
 use dyad_abi::service::peer::{Counted, Kernels, RingPlace, Transport};
 use dyad_launcher::config::{RunConfig, Sim};
@@ -13,7 +14,6 @@ use dyad_launcher::paths;
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 
-use crate::kill::{self, Kill};
 use crate::{console, times};
 
 const PAIR: &[Isa] = &[X86_64, Aarch64];
@@ -105,8 +105,18 @@ pub fn trials() -> Vec<Trial> {
         ),
         test(
             Tiers::FULL.and(Tiers::LONG),
-            "a_group_ends_with_any_of_its_nodes",
-            deaths,
+            "a_group_ends_with_its_first_node",
+            deaths::of_the_origin,
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "a_group_outlives_its_other_nodes",
+            deaths::of_another_node,
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "no_thread_finds_an_old_page_after_a_death",
+            deaths::in_the_middle,
         ),
         test(Tiers::LONG, "two_writers_of_a_page_for_long", writers),
     ]
@@ -330,34 +340,6 @@ fn shared_out(nodes: &[Isa], threads: u32) -> Result<(), Failed> {
         true => Ok(()),
         false => Err("another checksum than over one fused kernel".into()),
     }
-}
-
-/// The origin of the pages dies, or the other node: the program ends, and the node that lives gives all frames back.
-fn deaths() -> Result<(), Failed> {
-    for n in 0..size(2, 4, 50) as usize {
-        let (node, style) = (n % 2, ["thread", "task"][n / 2 % 2]);
-        let config = RunConfig {
-            nodes: [PAIR, REVERSED][n / 2 % 2].to_vec(),
-            kernels: Kernels::Multiple,
-            transport: [Transport::Ring, Transport::Tcp, Transport::Poll][n % 3],
-            on_death: OnDeath::Survive,
-            work: console::app("npb", format!("--bench ft --style {style}")),
-            timeout: Some(Duration::from_secs(120)),
-            ..RunConfig::default()
-        };
-        let kill = Kill {
-            after: Duration::from_millis(61 * n as u64),
-            ..Kill::of(node)
-        };
-        let ended = kill::run(&config, kill, kill::speaks);
-        ended.killed()?;
-        ended.lost_no_more_than(0)?;
-        let why = ended.report.failure().unwrap_or_default();
-        if !ended.passed(name::POOLS) || !why.contains("lost with a node") {
-            return ended.because(format_args!("the program was to end by the death: {why}"));
-        }
-    }
-    Ok(())
 }
 
 /// Threads of all nodes access the same pages at random: nobody finds a page that is old.

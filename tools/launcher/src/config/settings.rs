@@ -336,7 +336,7 @@ fn check_kernels(c: &RunConfig) -> Result<(), String> {
     } else if c.grant != Grant::Nothing {
         "gives programs nothing beyond what every program gets: leave --grant out, or use --kernels fused"
     } else if c.on_death == OnDeath::Restart {
-        "ends with any of its nodes: leave --on-death out, give survive, or use --kernels fused"
+        "takes no node back that has died: leave --on-death out, give survive, or use --kernels fused"
     } else if !c.coherent {
         "has rings in coherent memory: leave --coherence out, or use --kernels fused"
     } else {

@@ -1,4 +1,4 @@
-//! What init's process service is asked, and by whom: which requests are the pager's alone.
+//! What init's process service is asked, and by whom: which requests are the pager's or a peer's alone.
 //!
 //! The badge names the program that has been given the capability. The thread id in the token names the program
 //! whose thread it is. A program can choose neither; it can choose all words.
@@ -29,6 +29,13 @@ pub enum Asked {
         /// The kind; never 0.
         kind: u64,
     },
+    /// Threads of a group are lost.
+    Lost {
+        /// The program.
+        program: u64,
+        /// The threads, by bit.
+        threads: u64,
+    },
     /// A request about threads of the caller's program, or none that there is.
     Threads,
 }
@@ -37,7 +44,7 @@ pub enum Asked {
 ///
 /// # Errors
 ///
-/// `Denied` if only the pager may ask that; `NoSuchNode`.
+/// `Denied` if only the pager, or only a peer, may ask that; `NoSuchNode`.
 pub fn asked(badge: u64, words: [u64; 4]) -> Result<Asked> {
     let what = words[0];
     if what == process::EMULATE {
@@ -48,6 +55,16 @@ pub fn asked(badge: u64, words: [u64; 4]) -> Result<Asked> {
     }
     if what == process::MEMORY_STATE {
         return Ok(Asked::MemoryState);
+    }
+    if what == process::LOST {
+        let Speaks { process, ends } = Speaks::of(badge);
+        return match process == badge {
+            true => Err(Error::Denied),
+            false => Ok(Asked::Lost {
+                program: ends,
+                threads: words[1],
+            }),
+        };
     }
     // Operands are in the upper bits of these, and are nothing to who may not ask.
     let about = what >> 8 & 0xff;
@@ -130,6 +147,19 @@ mod tests {
     use super::*;
     use dyad_abi::service::thread_id;
     use dyad_abi::user::MAX_PROGRAM_THREADS;
+
+    #[test]
+    fn only_peers_name_lost_threads() {
+        for badge in 0..program::MAX + 2 {
+            let said = asked(badge, [process::LOST, 5, 0, 0]);
+            let is_peer = Speaks::of(badge).process != badge;
+            let (program, threads) = (program::FIRST, 5);
+            match is_peer {
+                true => assert_eq!(said, Ok(Asked::Lost { program, threads })),
+                false => assert_eq!(said, Err(Error::Denied)),
+            }
+        }
+    }
 
     #[test]
     fn only_the_pager_speaks_for_others() {

@@ -12,6 +12,7 @@
 //! | [`ranges`] | pager | addresses of a client: which are free, which are mapped |
 //! | [`ending`] | init | how a program has ended |
 //! | [`thread_word`] | init | the state of a thread, and which invocation says how a program has ended |
+//! | [`rounds`] | peer | which threads a death takes |
 //! | [`slots`] | peer | what threads of a process ask its actor |
 //! | [`quota`] | init | how many requests to move threads a program may have, and for when |
 //! | [`budget`] | console | what a client may cost in the long run |
@@ -39,6 +40,7 @@ pub mod pool;
 pub mod quota;
 pub mod ranges;
 pub mod robust;
+pub mod rounds;
 pub mod rt;
 pub mod shared;
 pub mod slots;

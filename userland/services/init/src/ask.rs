@@ -51,6 +51,8 @@ const TRIES: u32 = 100;
 struct Target {
     /// Its address space; 0: there is no such program.
     space: AtomicU64,
+    /// The program whose threads it has: itself, or of a process of a group, the first one.
+    program: AtomicU64,
     /// Wake its threads, each where it sleeps; 0: there is no such thread.
     wake: [AtomicU64; MAX_PROGRAM_THREADS as usize],
 }
@@ -58,6 +60,7 @@ struct Target {
 static TARGETS: [Target; program::MAX as usize] = [const {
     Target {
         space: AtomicU64::new(0),
+        program: AtomicU64::new(0),
         wake: [const { AtomicU64::new(0) }; MAX_PROGRAM_THREADS as usize],
     }
 }; program::MAX as usize];
@@ -72,18 +75,19 @@ fn number_of<T>(cap: Cap<T>) -> u64 {
     cap.index().get().into()
 }
 
-/// Makes a program known whose threads sleep at `endpoints`, each at the line of its number.
+/// Makes a program known, or a process of one, whose threads sleep at `endpoints`, each at the line of its number.
 ///
 /// # Errors
 ///
 /// As the kernel says.
 pub fn enter(
     store: &mut Store,
-    program: u64,
+    (number, program): (u64, u64),
     space: Cap<Space>,
     endpoints: Cap<Receive>,
 ) -> Result<()> {
-    let target = TARGETS.get(program as usize).ok_or(Error::BadArgument)?;
+    let target = TARGETS.get(number as usize).ok_or(Error::BadArgument)?;
+    target.program.store(program, Ordering::Relaxed);
     for (line, wake) in (0..).zip(&target.wake) {
         let made: Cap<Send> = endpoints.make_send(line, store.slot()?, WOKEN)?;
         wake.store(number_of(made), Ordering::Relaxed);
@@ -108,12 +112,8 @@ pub fn leave(program: u64) {
 /// `Again` if others change the word; and as the kernel says if the program has put something else in
 /// the place of its control block.
 pub fn change(program: u64, thread: u64, old: u64, new: u64) -> Result<u64> {
+    let space = asked_of(program, thread)?;
     let target = TARGETS.get(program as usize).ok_or(Error::NotFound)?;
-    let guest = threads::of(program).map_err(|_| Error::NotFound)?;
-    if !guest.runs(thread) {
-        return Err(Error::NotFound);
-    }
-    let space: Cap<Space> = known(&target.space).ok_or(Error::NotFound)?;
     if new != request::NONE {
         let node = request::node(new).ok_or(Error::NoSuchNode)?;
         if !rt::hardware(HOME).node_state(node)?.is_live() {
@@ -137,14 +137,19 @@ pub fn change(program: u64, thread: u64, old: u64, new: u64) -> Result<u64> {
     Ok(was)
 }
 
-/// What a thread waits for, as it says itself.
-fn waiting(program: u64, thread: u64) -> Result<u64> {
+/// The address space of a thread of which something may be asked: in the first process of a group, not in another one.
+fn asked_of(program: u64, thread: u64) -> Result<Cap<Space>> {
     let target = TARGETS.get(program as usize).ok_or(Error::NotFound)?;
     let guest = threads::of(program).map_err(|_| Error::NotFound)?;
-    if !guest.runs(thread) {
+    if !guest.runs(thread) || target.program.load(Ordering::Relaxed) != program {
         return Err(Error::NotFound);
     }
-    let space: Cap<Space> = known(&target.space).ok_or(Error::NotFound)?;
+    known(&target.space).ok_or(Error::NotFound)
+}
+
+/// What a thread waits for, as it says itself.
+fn waiting(program: u64, thread: u64) -> Result<u64> {
+    let space = asked_of(program, thread)?;
     // A word that no runtime writes stays what it is.
     let nothing = u64::MAX;
     exchange(
@@ -171,27 +176,34 @@ fn exchange(space: Cap<Space>, at: u64, old: u64, new: u64) -> Result<u64> {
 }
 
 /// Tells a program which of its threads have been lost, by bit, and wakes all of them: those that wait for a lost
-/// thread learn it. A program that has put something else in the place of the word keeps its threads waiting.
+/// thread learn it. A program that has put something else in the place of the word keeps its threads waiting. Each process of a
+/// group has the word.
 pub fn tell_lost(program: u64, lost: u64) {
-    let Some(target) = TARGETS.get(program as usize) else {
-        return;
-    };
-    let Some(space) = known::<Space>(&target.space) else {
-        return;
-    };
-    let at = losses::address(thread_id(program, 0));
-    let mut old = 0;
-    for _ in 0..TRIES {
-        match exchange(space, at, old, lost) {
-            // The program may write there, too.
-            Ok(was) if was != old => old = was,
-            _ => break,
+    for target in &TARGETS {
+        if target.program.load(Ordering::Relaxed) == program
+            && let Some(space) = known::<Space>(&target.space)
+        {
+            target.tell_lost(space, program, lost);
         }
     }
-    for wake in &target.wake {
-        if let Some(wake) = known::<Send>(wake) {
-            // A thread that does not wait finds the bit when it waits next, which costs it a turn.
-            let _ = wake.send();
+}
+
+impl Target {
+    fn tell_lost(&self, space: Cap<Space>, program: u64, lost: u64) {
+        let at = losses::address(thread_id(program, 0));
+        let mut old = 0;
+        for _ in 0..TRIES {
+            match exchange(space, at, old, lost) {
+                // The program may write there, too.
+                Ok(was) if was != old => old = was,
+                _ => break,
+            }
+        }
+        for wake in &self.wake {
+            if let Some(wake) = known::<Send>(wake) {
+                // A thread that does not wait finds the bit when it waits next, which costs it a turn.
+                let _ = wake.send();
+            }
         }
     }
 }

@@ -12,24 +12,25 @@
 
 #![allow(unsafe_code)]
 
+mod control;
+
 use dyad_abi::cap::{CaptblOp, HardwareOp, ObjectKind, ReceiveOp, Rights, SpaceOp, TableAt};
 use dyad_abi::ident::MAX_NODES;
 use dyad_abi::service::peer::{
-    self, BLOCK_FRAMES, Counted, IMAGE, ImageRange, MAX_RANGES, POLLS, RING_PAGES, RingPlace,
-    SETUP, Setup, Transport, WINDOW, door, op, peer_on, process_on, ring,
+    self, BLOCK_FRAMES, IMAGE, ImageRange, MAX_RANGES, POLLS, RING_PAGES, RingPlace, SETUP, Setup,
+    Transport, WINDOW, door, peer_on, process_on, ring,
 };
-use dyad_abi::service::{CONSOLE_BUFFER, INFO_BASE, INIT_THREADS, SERVED, sched, slot, thread_id};
-use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, ReportKind, tcb_address};
+use dyad_abi::service::{INFO_BASE, INIT_THREADS, SERVED, sched, slot};
+use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE};
 use dyad_abi::{Error, NodeId};
 use dyad_services::image::{filled_pages, zero_pages};
-use dyad_services::rt;
 use dyad_sys::cap::{Access, Cap, Frame, Receive, Send, Sinv, Thread};
 
 use crate::build::Builder;
 use crate::build::{GUEST_NEEDS, Given, Item, SERVICE_SUPPLY, SPARE};
 use crate::memory::{CXL, Store};
 use crate::program::{HOME, Needs, Placement, Program, is_of_group};
-use crate::system::{FIRST, Guest, INVOKE, PROGRAM_ITEM, Schedule, Services, thread};
+use crate::system::{Guest, INVOKE, PROGRAM_ITEM, Schedule, Services, thread};
 use crate::trouble::{Done, During};
 
 /// Frames for page tables of a process.
@@ -64,85 +65,8 @@ pub struct Group {
     pub peers: [Option<Peer>; MAX_NODES],
     /// The other processes.
     pub others: [Option<Program>; MAX_NODES],
-}
-
-impl Group {
-    /// The other processes.
-    pub fn processes(&self) -> impl Iterator<Item = &Program> {
-        self.others.iter().flatten()
-    }
-
-    /// The peer of a process.
-    pub fn peer_of(&self, process: &Program) -> Option<&Peer> {
-        self.peers[process.home.index()].as_ref()
-    }
-
-    /// Makes the peers ready. They start the threads of their processes.
-    pub fn set_going(&self) -> Done<()> {
-        let peers = self.peers.iter().flatten();
-        let peers = peers.flat_map(|p| {
-            let threads = p.threads.iter().flatten();
-            threads.map(|&thread| (p.program.home, thread))
-        });
-        for (node, thread) in peers {
-            thread
-                .resume_on(node, FIRST)
-                .during("making a thread ready")?;
-        }
-        Ok(())
-    }
-
-    /// Has all threads go on that wait in peers.
-    pub fn end(&self) -> Done<()> {
-        for peer in self.peers.iter().flatten() {
-            let stopped = || match peer.entry.request([op::END, 0, 0, 0]) {
-                // Its threads have been lost with it.
-                Err(Error::NodeDead) => Ok(true),
-                stopped => stopped.map(|n| n != 0),
-            };
-            crate::takedown::until(stopped).during("end at a peer")?;
-        }
-        Ok(())
-    }
-
-    /// Reports what the peers have counted.
-    pub fn report(&self) {
-        for peer in self.peers.iter().flatten() {
-            let parts = rt::info().is_ok_and(|info| info.fault_parts != 0);
-            let is_reported = |c: &&Counted| parts || !c.is_of_parts();
-            let all = Counted::ALL.iter().filter(is_reported);
-            let all = all.filter(|c| !c.is_of_a_move());
-            for &counted in all {
-                let count = peer.entry.request([op::COUNTER, counted as u64, 0, 0]);
-                let Ok(count) = count else { continue };
-                let hardware = rt::hardware(crate::blocks::here());
-                let _ = hardware.report(ReportKind::Counter, count, counted.name(), "");
-            }
-        }
-    }
-
-    /// Takes the memory of a process out of its peer: the window, control blocks, buffers of the console.
-    pub fn leave(&self, process: &Program) -> dyad_abi::Result<()> {
-        let Some(peer) = self.peer_of(process) else {
-            return Ok(());
-        };
-        let space = peer.program.space;
-        for isa in crate::program::isas_of(peer.program.isas) {
-            for block in 0..peer.blocks {
-                crate::takedown::unmap(space, isa, WINDOW + block * BLOCK_FRAMES * PAGE_SIZE)?;
-            }
-            for n in 0..MAX_PROGRAM_THREADS {
-                let block = tcb_address(thread_id(process.layout, n));
-                crate::takedown::unmap(space, isa, block)?;
-                let text = CONSOLE_BUFFER + n * PAGE_SIZE;
-                crate::takedown::unmap(space, isa, text)?;
-            }
-        }
-        space.shootdown(
-            WINDOW,
-            (peer.blocks * BLOCK_FRAMES * PAGE_SIZE).max(PAGE_SIZE),
-        )
-    }
+    /// Of which dead nodes the peers have been told.
+    told: [bool; MAX_NODES],
 }
 
 /// The parts of a program's image that its processes share.
@@ -184,6 +108,7 @@ impl Builder {
         let mut group = Group {
             peers: [const { None }; MAX_NODES],
             others: [const { None }; MAX_NODES],
+            told: [false; MAX_NODES],
         };
         let mut first = None;
         // What is left is for pages.
@@ -367,11 +292,14 @@ impl Builder {
         p.component
             .set_fault_handler(Some(handler))
             .during("fault handler")?;
-        // Init looks at what the launcher asks about threads.
-        if node == HOME {
-            crate::ask::enter(&mut self.store, number, p.space, endpoints)
-                .during("requests to threads")?;
-        }
+        // What the launcher asks about threads is looked at in the first process; all learn which threads are lost.
+        crate::ask::enter(
+            &mut self.store,
+            (number, process_on(HOME)),
+            p.space,
+            endpoints,
+        )
+        .during("requests to threads")?;
         self.console_of(&mut p, (node, peer), services)?;
         let rights = [
             SpaceOp::Map,

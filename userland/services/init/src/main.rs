@@ -23,6 +23,7 @@
 //! |---|---|---|
 //! | `process::EXIT` | code | none: the program ends, the calling thread first |
 //! | `process::FAULTED` | program and kind, address, pc (from the pager only) | 0; what it was is said when the program ends |
+//! | `process::LOST` | threads of a group, by bit (from its peers only) | 0: they are lost; all others wake |
 //! | `process::MEMORY` | program (from the pager only) | 0: there is memory again on this node |
 //! | `process::MEMORY_STATE` | question, node | the answer |
 //! | `process::START` | number of a thread, node and CPU | the thread's id: it begins there |

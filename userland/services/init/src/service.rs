@@ -7,7 +7,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use dyad_abi::record::{EXIT_BOOT, EXIT_FAILED, EXIT_OK, name};
-use dyad_abi::service::{program, slot, thread_id, thread_of_id};
+use dyad_abi::service::{peer, program, slot, thread_id, thread_of_id};
 use dyad_abi::user::{
     self, DATA_STACK_SIZE, FAULT_CROSSING_SHIFT, FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT,
     MAX_CROSSINGS, PAGE_SIZE, ReportKind, STACK_SIZE, Stack,
@@ -199,12 +199,19 @@ pub fn threads_ended(system: &mut System) -> bool {
     {
         changing(|| beside_ended(system));
     }
-    // A group ends with any of its nodes.
-    if system.group.is_some() && system.deaths > 0 {
-        if let Ok(guest) = threads::of(system.guest.program.number) {
-            guest.close();
+    if let Some(group) = &mut system.group
+        && system.deaths > 0
+    {
+        let dead = system.lives.map(|(_, has_died)| has_died);
+        let has_died = |node: NodeId| dead[node.index()];
+        // A group ends with the node that has the directory of its pages.
+        if has_died(peer::ORIGIN) {
+            if let Ok(guest) = threads::of(system.guest.program.number) {
+                guest.close();
+            }
+            return true;
         }
-        return true;
+        group.tell_deaths(has_died);
     }
     has_ended(&system.guest, system.deaths)
 }
@@ -384,6 +391,11 @@ fn process(call: Call) -> Result<u64> {
             blocks::more(me, program, node).map(|()| 0)
         }
         Asked::MemoryState => blocks::state(&call, a, b),
+        Asked::Lost { program, threads } => {
+            threads::of(program)?.lose(threads);
+            crate::wardens::call_leader();
+            Ok(0)
+        }
         Asked::Threads => threads::request(&call),
         Asked::Faulted { program, kind } => {
             let guest = threads::of(program)?;

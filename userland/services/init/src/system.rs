@@ -100,7 +100,7 @@ pub struct System {
     /// The scheduler's endpoints.
     pub events: Cap<Receive>,
     /// The life of each node that all this was started for, and whether that has ended.
-    lives: [(u32, bool); MAX_NODES],
+    pub lives: [(u32, bool); MAX_NODES],
     /// Nodes that have died.
     pub deaths: u32,
     /// The console service.
@@ -385,7 +385,7 @@ impl Builder {
         };
         let mut p = self.program(number, item, supply)?;
         let endpoints = self.endpoints(&mut p)?;
-        crate::ask::enter(&mut self.store, number, p.space, endpoints)
+        crate::ask::enter(&mut self.store, (number, number), p.space, endpoints)
             .during("requests to threads")?;
         p.connect(slot::CONSOLE, console, INVOKE)?;
         p.connect(slot::PAGER, pager, INVOKE)?;

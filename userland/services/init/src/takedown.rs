@@ -205,8 +205,10 @@ fn count(store: &Store, p: &Program) -> Result<Count> {
 impl System {
     /// Takes a program down that has ended: all of its processes, if it is a group.
     pub fn take_down(&self, p: &Program) -> Done<Count> {
-        crate::ask::leave(p.number);
         let group = self.group.as_ref();
+        for p in group.into_iter().flat_map(Group::processes).chain([p]) {
+            crate::ask::leave(p.number);
+        }
         if let Some(group) = group {
             group.end()?;
         }

@@ -59,8 +59,14 @@ pub struct Guest {
     entry: AtomicU64,
     endpoints: AtomicU64,
     threads: [Entry; THREADS],
+    /// Lost threads that peers have named, by bit: the kernel does not say where a thread of a group is.
+    named: AtomicU64,
+    /// How often peers have named any, or none.
+    times_named: AtomicU64,
     /// The lost threads of which the program has been told, by bit.
     told: AtomicU64,
+    /// What [`times_named`](Guest::times_named) was then.
+    times_told: AtomicU64,
     /// Which invocation reports how the program has ended.
     over: EndWord,
     /// Exit code of the program plus one; 0: it has given none.
@@ -83,7 +89,10 @@ static ALL: [Guest; PROGRAMS] = [const {
                 word: ThreadWord::new(),
             }
         }; THREADS],
+        named: AtomicU64::new(0),
+        times_named: AtomicU64::new(0),
         told: AtomicU64::new(0),
+        times_told: AtomicU64::new(0),
         over: EndWord::new(),
         code: AtomicU64::new(0),
         fault: [const { AtomicU64::new(0) }; 5],
@@ -312,7 +321,14 @@ impl Guest {
     fn lost(&self) -> u64 {
         let is = |e: &&Entry| e.word.state() == State::Lost;
         let all = (0..).zip(&self.threads).filter(|(_, e)| is(e));
-        all.fold(0, |bits, (n, _)| bits | 1 << n)
+        let named = self.named.load(Ordering::Acquire);
+        all.fold(named, |bits, (n, _)| bits | 1 << n)
+    }
+
+    /// A peer of the program says that these threads are lost, by bit.
+    pub fn lose(&self, threads: u64) {
+        self.named.fetch_or(threads, Ordering::AcqRel);
+        self.times_named.fetch_add(1, Ordering::Release);
     }
 
     /// Looks whether threads have been lost with nodes that have died, of which there are so many: if
@@ -324,16 +340,29 @@ impl Guest {
             if entry.word.lose_if(has_gone) {
                 match deaths {
                     0 => self.stopped(n as u64),
+                    // A peer has named it, which is said below.
+                    _ if self.named.load(Ordering::Acquire) >> n & 1 != 0 => {}
                     _ => say(format_args!(
                         "program {name:?}, thread {n}: lost with its node"
                     )),
                 }
             }
         }
+        let times = self.times_named.load(Ordering::Acquire);
         let lost = self.lost();
-        if lost != self.told.load(Ordering::Relaxed) {
+        let named = self.named.load(Ordering::Relaxed) & lost & !self.told.load(Ordering::Relaxed);
+        for n in (0..THREADS).filter(|n| named >> n & 1 != 0) {
+            say(format_args!(
+                "program {name:?}, thread {n}: lost with another node, or with a page there"
+            ));
+        }
+        // If a peer names no thread, all wake nevertheless: what was to wake one may have been lost on a dead node.
+        if lost != self.told.load(Ordering::Relaxed)
+            || times != self.times_told.load(Ordering::Relaxed)
+        {
             ask::tell_lost(number, lost);
             self.told.store(lost, Ordering::Relaxed);
+            self.times_told.store(times, Ordering::Relaxed);
         }
         self.is_over() || lost & 1 != 0
     }

@@ -3,6 +3,9 @@
 extern crate alloc;
 
 mod ahead;
+mod asks;
+mod deaths;
+mod roster;
 mod text;
 mod threads;
 
@@ -10,7 +13,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad_abi::service::peer::{Counted, ImageRange, Setup, Transport, slot};
-use dyad_abi::service::{pager, process, program, thread_id};
+use dyad_abi::service::{program, thread_id};
 use dyad_abi::user::{
     DATA_STACK_STRIDE, DATA_STACKS_BASE, HEAP_BASE, HEAP_END, MAX_PROGRAM_THREADS, PAGE_SIZE,
     STACK_STRIDE, stack_slot,
@@ -28,11 +31,13 @@ use dyad_sys::marker;
 use crate::links::{Link, Sleep, Transit};
 use crate::memory::Frames;
 use crate::parts;
-use crate::port::{Outside, Pages, kind, tag};
+use crate::port::{Outside, Pages, kind};
 use crate::service::{self, ORIGIN};
-use crate::slots::{self, SLOTS};
+use crate::slots::SLOTS;
 use ahead::Ahead;
-use threads::{Starter, Threads};
+use asks::{Asker, Asks};
+use deaths::Deaths;
+use roster::Threads;
 
 /// Limits of the memory of a program, as the pager's.
 const LIMITS: Limits = Limits {
@@ -57,9 +62,6 @@ const SPINS: u32 = 64;
 pub static COUNTERS: [AtomicU64; Counted::ALL.len()] =
     [const { AtomicU64::new(0) }; Counted::ALL.len()];
 
-/// A thread that has asked for something: its node, and its number.
-type Asker = (NodeId, u64);
-
 struct Actor {
     here: NodeId,
     pages: Pages,
@@ -70,6 +72,10 @@ struct Actor {
     threads: Threads,
     /// Pages that go before threads.
     ahead: Ahead,
+    /// What the threads that are here have asked.
+    asks: Asks,
+    /// Nodes that have died.
+    deaths: Deaths,
     /// Where threads of the program begin.
     entry: u64,
     isa: Isa,
@@ -109,6 +115,8 @@ pub fn run(here: NodeId, isa: Isa, setup: &'static Setup) -> Result<core::conver
         sleep: Sleep::new(here),
         threads: Threads::new(here),
         ahead: Ahead::default(),
+        asks: Asks::default(),
+        deaths: Deaths::default(),
         entry: setup.entry,
         isa,
         unmapping: Vec::new(),
@@ -217,6 +225,7 @@ impl Actor {
         for link in 0..self.outside.links.len() {
             busy |= self.receive(link)?;
         }
+        busy |= self.look_for_deaths()?;
         // Who asks waits while what was asked before has no room.
         let posted = match self.unsent.len() < MAX_UNSENT {
             true => SLOTS.posted(),
@@ -341,6 +350,9 @@ impl Actor {
         loop {
             let from = &mut self.outside.links[link];
             let node = from.node;
+            if self.deaths.has(node) {
+                return Ok(any);
+            }
             let Some(record) = from.receiver.next(&from.back).map_err(|_| Error::Corrupt)? else {
                 return Ok(any);
             };
@@ -364,16 +376,10 @@ impl Actor {
             match record.head[0] >> 8 {
                 kind::PAGE => self.page_message(node, &record.head),
                 kind::MOVED => self.moved(link, &record),
-                kind::ASK => {
-                    let [_, n, what, a, b, c, of, _] = record.head;
-                    match NodeId::new(of) {
-                        Some(of) => self.serve((of, n), [what, a, b, c]),
-                        None => self.refuse(),
-                    }
-                }
+                kind::ASK => self.asked_by(&record.head),
                 kind::ANSWER => {
-                    let [_, n, status, value, ..] = record.head;
-                    self.answered(n, [status, value]);
+                    let [_, n, status, value, number, ..] = record.head;
+                    self.answered((n, number), [status, value]);
                 }
                 kind::WAKE => {
                     let [_, n, taken, ..] = record.head;
@@ -385,6 +391,9 @@ impl Actor {
                 kind::FETCH => self.asked_to_fetch(link, &record),
                 kind::FETCHED => self.pages_are_there(node, record.head[1]),
                 kind::ENDED => self.threads.has_ended(record.head[1]),
+                kind::AT => self.threads.reported(&record.head),
+                kind::SAID => self.has_said(node, record.head[1]),
+                kind::SETTLED => self.settled(),
                 _ => self.refuse(),
             }
             self.outside.incoming = None;
@@ -413,41 +422,10 @@ impl Actor {
         self.fetch();
     }
 
-    /// A thread of the process has asked.
-    fn asked(&mut self, n: u64) {
-        let [what, a, b, c, d] = SLOTS.words(n);
-        match what {
-            service::ask::FAULT => {
-                let (Some(page), Some(thread)) = (Page::of(a), ThreadNo::new(n as u8)) else {
-                    return slots::answer(n, [crate::port::told::GONE, 0, 0, 0]);
-                };
-                let want = if b == 2 { Access::Write } else { Access::Read };
-                let fault = Event::Fault {
-                    thread,
-                    page,
-                    want,
-                    pc: c,
-                };
-                if let Some(now) = parts::now() {
-                    parts::asked(n, now);
-                }
-                self.outside.faulting = Some(n);
-                let served = self.step(fault);
-                self.outside.faulting = None;
-                if served.is_err() {
-                    slots::answer(n, [crate::port::told::LOST, 0, 0, 0]);
-                }
-            }
-            service::ask::MOVE => self.leave(n, a, [b, c, d]),
-            service::ask::ARRIVED => self.waits_to_come(n),
-            service::ask::END_THREAD => self.ends(n),
-            service::ask::CONSOLE => self.text((self.here, n), [a, b, c]),
-            service::ask::FUTEX_END if self.threads.takes_back(n) => slots::answer(n, [0, 1, 0, 0]),
-            _ => self.serve((self.here, n), [what, a, b, c]),
-        }
-    }
-
     fn send(&mut self, to: NodeId, head: Head, words: &[u64]) {
+        if self.deaths.has(to) {
+            return;
+        }
         self.other_messages += 1;
         let word = |i: usize| words.get(i).copied().unwrap_or(0);
         let waits = self.unsent.iter().any(|(node, ..)| *node == to);
@@ -471,95 +449,6 @@ impl Actor {
             if self.pages.unsent(to) > 0 {
                 let _ = self.step(Event::Room { to });
             }
-        }
-    }
-
-    /// An operation that a thread asks for, here or wherever it is done.
-    fn serve(&mut self, asker: Asker, [what, a, b, c]: [u64; 4]) {
-        let done = match what {
-            // Of threads, where they are.
-            service::ask::WAKE | service::ask::REQUEST => match self.threads.way_to(a) {
-                Ok(Some(node)) => return self.pass_on(node, asker, [what, a, b, c]),
-                Ok(None) if what == service::ask::WAKE => {
-                    self.wake(a, false);
-                    Ok(0)
-                }
-                Ok(None) => self.request(a, b, c),
-                // It has ended: no thread waits there.
-                Err(_) if what == service::ask::WAKE && a < MAX_PROGRAM_THREADS => Ok(0),
-                Err(e) => Err(e),
-            },
-            service::ask::BEGIN if self.here != ORIGIN => {
-                return self.begin_when_ready(Starter::Thread(asker), a);
-            }
-            _ if self.here != ORIGIN => return self.pass_on(ORIGIN, asker, [what, a, b, c]),
-            service::ask::START => return self.start(asker, a, b),
-            service::ask::MAP => self.map(a),
-            service::ask::UNMAP => match self.unmap(asker, a, b) {
-                Ok(()) => return,
-                Err(e) => Err(e),
-            },
-            service::ask::FUTEX_BEGIN => self.threads.futex.begin(asker, a),
-            service::ask::FUTEX_END => self.threads.futex.end(asker),
-            service::ask::FUTEX_WAKE => Ok(self.futex_wake(a, b)),
-            _ => Err(Error::BadArgument),
-        };
-        self.answer(asker, done);
-    }
-
-    /// Has another peer do it, which answers the thread.
-    fn pass_on(&mut self, to: NodeId, (of, n): Asker, [what, a, b, c]: [u64; 4]) {
-        let of = of.index() as u64;
-        self.send(to, [tag(kind::ASK, 0), n, what, a, b, c, of, 0], &[]);
-    }
-
-    fn answer(&mut self, (node, n): Asker, done: Result<u64>) {
-        let (status, value) = match done {
-            Ok(value) => (0, value),
-            Err(e) => (e.code(), 0),
-        };
-        match node == self.here {
-            true => self.answered(n, [status, value]),
-            false => {
-                let head = [tag(kind::ANSWER, 0), n, status, value, 0, 0, 0, 0];
-                self.send(node, head, &[]);
-            }
-        }
-    }
-
-    fn map(&mut self, len: u64) -> Result<u64> {
-        let range = self.ranges.map(len)?;
-        let all = pages(range.start, range.len)?;
-        if self.step(Event::Map { range: all }).is_err() {
-            self.ranges.unmap(range)?;
-            return Err(Error::Full);
-        }
-        Ok(range.start)
-    }
-
-    fn unmap(&mut self, asker: Asker, start: u64, len: u64) -> Result<()> {
-        let range = self.ranges.find(start, len)?;
-        let all = pages(range.start, range.len)?;
-        // Another thread may be giving the same range back, and waits: its entry stays.
-        self.step(Event::Unmap { range: all })
-            .map_err(|_| Error::NotFound)?;
-        // It is answered in this turn at the earliest, behind this.
-        self.unmapping.push((all, asker));
-        Ok(())
-    }
-
-    /// Answers those whose ranges are on no node any more.
-    fn finish_unmapping(&mut self) {
-        for range in core::mem::take(&mut self.outside.unmapped) {
-            let Some(at) = self.unmapping.iter().position(|&(r, _)| r == range) else {
-                continue;
-            };
-            let (_, asker) = self.unmapping.swap_remove(at);
-            let freed = self
-                .ranges
-                .find(range.first().address(), range.pages() * PAGE_SIZE);
-            let done = freed.and_then(|range| self.ranges.unmap(range));
-            self.answer(asker, done.map(|()| 0));
         }
     }
 
@@ -602,10 +491,3 @@ impl Actor {
         }
     }
 }
-
-// The operations that handlers pass on are numbered apart.
-const _: () = assert!(
-    service::ask::MAP != service::ask::UNMAP
-        && pager::MAP_ANON == service::ask::MAP - service::ask::FIRST_OF_PAGER
-        && process::MOVE != process::ARRIVED
-);

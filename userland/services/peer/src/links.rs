@@ -211,7 +211,11 @@ impl Link {
             }
         }
         if rings {
-            Cap::<Send>::at(slot::doorbell(self.node)).send()?;
+            match Cap::<Send>::at(slot::doorbell(self.node)).send() {
+                // Init tells of that.
+                Ok(()) | Err(Error::NodeDead) => {}
+                Err(e) => return Err(e),
+            }
         }
         Ok(rings)
     }

@@ -40,12 +40,12 @@ pub type Pages = Dsm<NODES, CHUNKS, PAGES, THREADS, QUEUE, REGIONS>;
 pub mod kind {
     /// A message of the page protocol: its header, and a page behind it or nothing.
     pub const PAGE: u64 = 1;
-    /// A thread goes on here: number, program counter, stack pointer, frame pointer, whether it has been woken; its control
-    /// block.
+    /// A thread goes on here: number, program counter, stack pointer, frame pointer, whether it has been woken, number of the
+    /// move; its control block.
     pub const MOVED: u64 = 2;
-    /// A thread asks: number, operation, three arguments, its node.
+    /// A thread asks: number, operation, three arguments, its node and the number of the question.
     pub const ASK: u64 = 3;
-    /// The answer: number, status, value.
+    /// The answer: number, status, value, number of the question.
     pub const ANSWER: u64 = 4;
     /// A thread is to be woken: number, whether it has been taken off the list of those that wait for a word.
     pub const WAKE: u64 = 5;
@@ -55,13 +55,20 @@ pub mod kind {
     pub const READY: u64 = 8;
     /// To the origin: a thread has ended: number.
     pub const ENDED: u64 = 9;
-    /// Text for the console: number, operation, offset, length; the text.
+    /// Text for the console: number, operation, offset, length, number of the question; the text.
     pub const TEXT: u64 = 6;
     /// Pages are to be fetched before a thread comes: its number, how many ranges, whether these are the last; the ranges,
     /// each first page and number of pages.
     pub const FETCH: u64 = 10;
     /// They are there: number.
     pub const FETCHED: u64 = 11;
+    /// To the origin: a thread is on a node, as far as the sender knows: number, node, number of its move.
+    pub const AT: u64 = 12;
+    /// To the origin: the sender has received all that a dead node had sent, and has reported threads that it had sent there:
+    /// number of that node.
+    pub const SAID: u64 = 13;
+    /// From the origin: what was lost with dead nodes is known.
+    pub const SETTLED: u64 = 14;
 }
 
 /// Words of the head of a page message, behind its header: when what it answers had come, and when it was sent itself.
@@ -150,6 +157,27 @@ impl Outside {
 
     fn link(&self, to: NodeId) -> Option<usize> {
         self.links.iter().position(|l| l.node == to)
+    }
+
+    /// Whether a node has sent a record that has not been received yet, though it may not have come.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` for a ring that its sender cannot have made.
+    pub fn has_record(&mut self, from: NodeId) -> Result<bool> {
+        let Some(link) = self.link(from).map(|i| &mut self.links[i]) else {
+            return Ok(false);
+        };
+        let next = link.receiver.next(&link.back);
+        Ok(next.map_err(|_| dyad_abi::Error::Corrupt)?.is_some())
+    }
+
+    /// A node has died: its actor is told nothing more.
+    pub fn forget(&mut self, node: NodeId) {
+        if let Some(link) = self.link(node).map(|i| &mut self.links[i]) {
+            link.untold = false;
+            link.told_at = None;
+        }
     }
 
     /// The time, if messages take some; else 0.

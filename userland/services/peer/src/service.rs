@@ -130,6 +130,11 @@ fn from_init(call: &Call) -> Result<u64> {
             slots::end(rt::hardware(ORIGIN).where_am_i()?.node);
             Ok(SLOTS.has_stopped().into())
         }
+        op::DIED => {
+            let node = NodeId::new(a).ok_or(Error::NoSuchNode)?;
+            let here = rt::hardware(ORIGIN).where_am_i()?.node;
+            slots::died(here, node).map(|()| 0)
+        }
         op::COUNTER => counted(a),
         _ => Err(Error::BadArgument),
     }
@@ -171,7 +176,7 @@ fn fault(here: NodeId, n: u64, call: &Call) -> [u64; 4] {
         };
         told = match slots::ask(here, n, [ask::FAULT, address, access, pc, 0]) {
             Ok([told, ..]) => told,
-            Err(_) => told::LOST,
+            Err(_) => told::GONE,
         };
         handler.ends();
     }
@@ -179,6 +184,11 @@ fn fault(here: NodeId, n: u64, call: &Call) -> [u64; 4] {
         told::RETRY => return [0; 4],
         // Frames of a process are its node's.
         told::NO_MEMORY => FAULT_NO_MEMORY | (here.index() as u64 + 1) << FAULT_SUPPLY_SHIFT,
+        // The page was on a node that has died, and nowhere else: so is the thread.
+        told::LOST if !SLOTS.has_ended() => {
+            let _ = INIT.invoke([process::LOST, 1 << n, 0, 0]);
+            return [1, 0, 0, 0];
+        }
         _ => 0,
     };
     if !SLOTS.has_ended() {
@@ -235,7 +245,7 @@ fn process(here: NodeId, n: u64, call: &Call) -> [u64; 4] {
         process::FUTEX_END => slots::ask(here, n, [ask::FUTEX_END, a, 0, 0, 0]),
         process::FUTEX_WAKE => slots::ask(here, n, [ask::FUTEX_WAKE, a, b, 0, 0]),
         // What init does for peers alone, or not for a group.
-        process::MEMORY_STATE | process::EMULATE => Err(Error::Denied),
+        process::MEMORY_STATE | process::EMULATE | process::LOST => Err(Error::Denied),
         _ if matches!(what & 0xff, process::FAULTED | process::MEMORY) => Err(Error::Denied),
         _ => Err(Error::BadArgument),
     };

@@ -1,5 +1,7 @@
 //! The slots of the process's threads, at the lines of this peer.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use dyad_abi::service::peer::slot;
 use dyad_abi::service::slot::ENDPOINT;
 use dyad_abi::user::MAX_PROGRAM_THREADS;
@@ -11,6 +13,9 @@ use crate::service::ORIGIN;
 
 /// All slots.
 pub static SLOTS: Slots<{ MAX_PROGRAM_THREADS as usize }> = Slots::new();
+
+/// Nodes of whose death init has told, by bit.
+static DEATHS: AtomicU64 = AtomicU64::new(0);
 
 /// The lines of the peer on a node.
 struct At(NodeId);
@@ -45,6 +50,21 @@ pub fn ask(here: NodeId, n: u64, words: [u64; QUESTION]) -> Result<[u64; ANSWER]
 pub fn answer(n: u64, words: [u64; ANSWER]) {
     // The lines of threads are those of this peer, wherever it is.
     SLOTS.answer(&At(ORIGIN), n, words);
+}
+
+/// A node has died: the actor here is told.
+///
+/// # Errors
+///
+/// As the kernel says.
+pub fn died(here: NodeId, node: NodeId) -> Result<(), Error> {
+    DEATHS.fetch_or(1 << node.index(), Ordering::AcqRel);
+    At(here).tell_actor()
+}
+
+/// Nodes that have died, by bit.
+pub fn deaths() -> u64 {
+    DEATHS.load(Ordering::Acquire)
 }
 
 /// The group has ended: all threads that wait go on.

@@ -17,13 +17,13 @@ extern crate alloc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use dyad_abi::NodeId;
 use dyad_abi::user::{MAX_PROGRAM_THREADS, PAGE_SIZE, stack_slot};
+use dyad_abi::{Error, NodeId};
 use dyad_dsm::{Access, Event, Page, Range, Right, ThreadNo};
 use dyad_msg::bulk::{Record, lines_behind};
 
 use super::Actor;
-use super::threads::Going;
+use super::roster::Going;
 use crate::port::{PAGES, PIPELINE, kind, tag};
 
 /// Ranges of a record: as many as the contents of a page would take.
@@ -201,6 +201,18 @@ impl Actor {
                 false => at += 1,
             }
         }
+    }
+
+    /// A node has died: threads that were about to go there stay, and those that were about to come do not.
+    pub(super) fn without_ahead(&mut self, node: NodeId) {
+        let leaving = core::mem::take(&mut self.ahead.leaving);
+        let (there, rest) = leaving.into_iter().partition(|l| l.node == node);
+        self.ahead.leaving = rest;
+        for Leaving { n, .. } in there {
+            crate::slots::answer(n, [Error::NodeDead.code(), 0, 0, 0]);
+        }
+        // They are lost. Their bits stay: pages that have been asked for wake no thread when they come.
+        self.ahead.coming.retain(|c| c.from != node);
     }
 
     /// The pages of a thread that leaves are on the other node.

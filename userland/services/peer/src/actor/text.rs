@@ -10,7 +10,8 @@ use dyad_msg::bulk::Record;
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Sinv};
 
-use super::{Actor, Asker, Vec};
+use super::asks::Asker;
+use super::{Actor, Vec};
 use crate::port::{kind, tag};
 use crate::service::{BUFFER_WORDS, console_buffer};
 
@@ -47,12 +48,17 @@ impl Actor {
             .map(|word| word.load(Ordering::Relaxed))
             .collect();
         let lines = tag(kind::TEXT, bytes.div_ceil(64));
-        self.send(to, [lines, asker.1, what, offset, len, 0, 0, 0], &words);
+        let Asker { n, number, .. } = asker;
+        if self.deaths.has(to) {
+            return self.answer(asker, Err(Error::NodeDead));
+        }
+        self.asks.passed_on(asker, to);
+        self.send(to, [lines, n, what, offset, len, number, 0, 0], &words);
     }
 
     /// Text has come for the console here. The buffer with the same number is the thread's in all processes.
     pub(super) fn text_has_come(&mut self, link: usize, record: &Record) {
-        let [_, n, what, offset, len, ..] = record.head;
+        let [_, n, what, offset, len, number, ..] = record.head;
         let from = &self.outside.links[link];
         let node = from.node;
         let done = text_len(what, offset, len).and_then(|_| {
@@ -65,6 +71,6 @@ impl Actor {
             });
             Cap::<Sinv>::at(CONSOLE).request([what, offset, len, 0])
         });
-        self.answer((node, n), done);
+        self.answer(Asker { node, n, number }, done);
     }
 }

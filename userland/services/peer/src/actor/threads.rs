@@ -1,4 +1,4 @@
-//! Threads of the program: where they are, how they come, go, begin and end, and which wait for words.
+//! Threads of the program: how they come, go, begin and end.
 
 extern crate alloc;
 
@@ -15,194 +15,19 @@ use dyad_msg::bulk::{Record, lines_behind};
 use dyad_services::rt;
 use dyad_sys::cap::{Cap, Receive, Send, Until};
 
-use super::{Actor, Asker, COUNTERS, Vec};
+use super::asks::Asker;
+use super::roster::{BLOCK_WORDS, Block, Going, Starter};
+use super::{Actor, COUNTERS};
 use crate::port::{kind, tag};
 use crate::service::{self, INIT, ORIGIN};
-use crate::slots::{self, SLOTS};
+use crate::slots;
 
-const THREADS: usize = MAX_PROGRAM_THREADS as usize;
-/// Words of a control block that travel with a thread: all that its layout names.
-const BLOCK_WORDS: usize = size_of::<Tcb>() / 8;
 /// Behind it are the times of the move up to then.
 const MOVED_WORDS: usize = BLOCK_WORDS + 8;
 const MOVED_LINES: u64 = MOVED_WORDS as u64 / 8;
 
 /// The bit of [`process::MOVE`] that says so, as it is beside the number of the node.
 const AHEAD: u64 = process::AHEAD >> 8;
-
-/// How a thread goes on: program counter, stack pointer, frame pointer or argument.
-pub(super) type Going = [u64; 3];
-
-/// A control block that travels.
-type Block = [u64; BLOCK_WORDS];
-
-/// Who has a thread begin.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Starter {
-    /// The system: it is the program's first thread.
-    System,
-    /// Another thread, which is answered.
-    Thread(Asker),
-}
-
-/// A thread of the program, as this node knows it.
-struct One {
-    /// The process has a kernel thread for it.
-    exists: bool,
-    /// That waits here until the thread comes, or begins again.
-    parked: bool,
-    /// It begins when that waits.
-    begins: bool,
-    /// It has come before that waited, with its control block: until then that is the kernel thread's own.
-    arrived: Option<Box<(Going, Block)>>,
-    /// Where it has gone from here.
-    gone: Option<NodeId>,
-    /// Nodes whose kernel thread of this number has begun, by bit. Where a thread begins, the others are asked first: a
-    /// thread that goes there lays out its frames on the stack on which that begins.
-    ready: u64,
-    /// Nodes that wait until the kernel thread here has begun, by bit.
-    asked_by: u64,
-    /// Who waits until all others have begun.
-    waits_for_others: Option<Starter>,
-}
-
-impl One {
-    const NONE: One = One {
-        exists: false,
-        parked: false,
-        begins: false,
-        arrived: None,
-        gone: None,
-        ready: 0,
-        asked_by: 0,
-        waits_for_others: None,
-    };
-}
-
-/// The threads of the program.
-pub(super) struct Threads {
-    here: NodeId,
-    all: [One; THREADS],
-    /// At the origin: threads that have been started and have not ended, wherever they are, one bit for each number. The
-    /// origin alone says who begins, so no thread begins twice.
-    live: u64,
-    /// Threads that have been taken off the list of those that wait for a word, and have not looked yet.
-    taken: u64,
-    /// At the origin: threads that wait for words.
-    pub(super) futex: Futex,
-}
-
-impl Threads {
-    /// No thread has begun. The first one is alive at the origin.
-    pub(super) fn new(here: NodeId) -> Threads {
-        Threads {
-            here,
-            all: [const { One::NONE }; THREADS],
-            live: 1,
-            taken: 0,
-            futex: Futex(Vec::new()),
-        }
-    }
-
-    fn one(&mut self, n: u64) -> Result<&mut One> {
-        let n = usize::try_from(n).ok();
-        n.and_then(|n| self.all.get_mut(n)).ok_or(Error::NotFound)
-    }
-
-    /// The node to ask about a thread; `None`: it is here.
-    ///
-    /// # Errors
-    ///
-    /// `NotFound` at the origin: it has ended, or never begun.
-    pub(super) fn way_to(&mut self, n: u64) -> Result<Option<NodeId>> {
-        let (here, live) = (self.here, self.live);
-        let one = self.one(n)?;
-        match one.gone {
-            _ if here == ORIGIN && live >> n & 1 == 0 => Err(Error::NotFound),
-            // The thread is about to begin here. Its old record names the origin, and the origin names this node: two peers
-            // would pass the message back and forth.
-            _ if one.waits_for_others.is_some() => Ok(None),
-            Some(node) => Ok(Some(node)),
-            None if one.exists => Ok(None),
-            None if here == ORIGIN => Err(Error::NotFound),
-            None => Ok(Some(ORIGIN)),
-        }
-    }
-
-    /// At the origin: thread `n` may begin, on a node that is told so.
-    ///
-    /// # Errors
-    ///
-    /// `Again` if it has begun and the origin does not know that it has ended; `BadArgument` if there is no such number, or
-    /// it is the first thread's.
-    fn claim(&mut self, n: u64) -> Result<()> {
-        if n == 0 || n >= MAX_PROGRAM_THREADS {
-            return Err(Error::BadArgument);
-        }
-        if self.live >> n & 1 != 0 {
-            return Err(Error::Again);
-        }
-        self.live |= 1 << n;
-        Ok(())
-    }
-
-    /// At the origin: thread `n` has ended, or could not begin.
-    pub(super) fn has_ended(&mut self, n: u64) {
-        self.live &= !(1 << (n % MAX_PROGRAM_THREADS));
-    }
-
-    /// How many threads are here, and how many of them wait for an answer.
-    pub(super) fn here(&self) -> (u32, u32) {
-        let (mut here, mut waiting) = (0, 0);
-        for (n, one) in (0..).zip(&self.all) {
-            if one.exists && one.gone.is_none() && !one.parked {
-                here += 1;
-                waiting += u32::from(SLOTS.waits(n));
-            }
-        }
-        (here, waiting)
-    }
-
-    /// A thread is on another node from here on.
-    pub(super) fn has_gone(&mut self, n: u64, node: NodeId) {
-        if let Ok(one) = self.one(n) {
-            one.gone = Some(node);
-        }
-    }
-
-    /// Whether thread `n` has been taken off the list, of which it learns now.
-    pub(super) fn takes_back(&mut self, n: u64) -> bool {
-        let bit = 1 << (n % MAX_PROGRAM_THREADS);
-        let was = self.taken & bit != 0;
-        self.taken &= !bit;
-        was
-    }
-}
-
-/// Threads that wait for words, in the order in which they came: at the origin.
-pub(super) struct Futex(Vec<(Asker, u64)>);
-
-impl Futex {
-    /// A thread is about to wait for a word.
-    pub(super) fn begin(&mut self, asker: Asker, key: u64) -> Result<u64> {
-        self.0.retain(|(waiter, _)| waiter.1 != asker.1);
-        self.0.push((asker, key));
-        Ok(0)
-    }
-
-    /// A thread does not wait any more. 1: it has been taken.
-    pub(super) fn end(&mut self, asker: Asker) -> Result<u64> {
-        let before = self.0.len();
-        self.0.retain(|(waiter, _)| waiter.1 != asker.1);
-        Ok(u64::from(self.0.len() == before))
-    }
-
-    /// Takes the first thread that waits for a word.
-    fn take(&mut self, key: u64) -> Option<Asker> {
-        let at = self.0.iter().position(|&(_, k)| k == key)?;
-        Some(self.0.remove(at).0)
-    }
-}
 
 impl Actor {
     /// The kernel thread of thread `n` waits until that comes.
@@ -238,8 +63,9 @@ impl Actor {
 
     /// Whether the kernel threads of a thread have begun on all other nodes.
     fn others_are_ready(&mut self, n: u64) -> bool {
-        let others = self.outside.links.iter().map(|l| 1 << l.node.index());
-        let others: u64 = others.sum();
+        let links = self.outside.links.iter();
+        let living = links.filter(|l| !self.deaths.has(l.node));
+        let others: u64 = living.map(|l| 1 << l.node.index()).sum();
         self.threads
             .one(n)
             .is_ok_and(|one| one.ready & others == others)
@@ -247,15 +73,14 @@ impl Actor {
 
     /// Asks the other nodes to have the kernel thread of a thread begin: of each ISA one after the other, as the native stack
     /// on which they begin is the same page of the program. Whether all have done so.
-    fn prepare(&mut self, n: u64, after: Option<NodeId>) -> bool {
+    pub(super) fn prepare(&mut self, n: u64, after: Option<NodeId>) -> bool {
         if self.others_are_ready(n) {
             return true;
         }
         let ready = self.threads.one(n).map_or(0, |one| one.ready);
         let isa_of = |node: NodeId| rt::info().map(|i| i.system.nodes[node.index()].isa).ok();
         let mut asked = [None; ISA_COUNT];
-        let others: Vec<NodeId> = self.outside.links.iter().map(|l| l.node).collect();
-        for node in others {
+        for node in self.living() {
             let isa = isa_of(node);
             let is_next = after.is_none_or(|ready| isa_of(ready) == isa);
             let asked = asked.iter_mut().find(|a| a.is_none_or(|a| Some(a) == isa));
@@ -300,7 +125,13 @@ impl Actor {
             return self.refuse();
         };
         one.ready |= 1 << from.index();
-        let starter = one.waits_for_others;
+        self.begin_if_ready(from, n);
+    }
+
+    /// The kernel thread of a thread has begun on a node, or that node has died: the thread begins here, if it is to and was
+    /// waiting for no other node.
+    pub(super) fn begin_if_ready(&mut self, from: NodeId, n: u64) {
+        let starter = self.threads.one(n).map_or(None, |one| one.waits_for_others);
         if !self.prepare(n, Some(from)) {
             return;
         }
@@ -332,6 +163,7 @@ impl Actor {
         let ahead = place & AHEAD != 0;
         let node = match self.node_of(place & !AHEAD) {
             Ok(node) if node != self.here => node,
+            Err(e @ Error::NodeDead) => return slots::answer(n, [e.code(), 0, 0, 0]),
             _ => return slots::answer(n, [Error::NoSuchNode.code(), 0, 0, 0]),
         };
         match ahead {
@@ -362,15 +194,25 @@ impl Actor {
         let woken = Cap::<Receive>::at(slot::WAITS).receive(n, Until::Now);
         let woken = u64::from(woken.is_ok_and(|bits| bits != 0));
         self.threads.has_gone(n, node);
+        let moves = self.threads.has_moved(n);
         self.waits_to_come(n);
-        let head = [tag(kind::MOVED, MOVED_LINES), n, pc, sp, fp, woken, 0, 0];
+        let head = [
+            tag(kind::MOVED, MOVED_LINES),
+            n,
+            pc,
+            sp,
+            fp,
+            woken,
+            moves,
+            0,
+        ];
         words[BLOCK_WORDS..][..4].copy_from_slice(&[asked, listed, pages, self.time()]);
         self.send(node, head, &words);
     }
 
     /// A thread comes here.
     pub(super) fn moved(&mut self, link: usize, record: &Record) {
-        let [_, n, pc, sp, last, woken, ..] = record.head;
+        let [_, n, pc, sp, last, woken, moves, _] = record.head;
         if n >= MAX_PROGRAM_THREADS || lines_behind(&record.head) != MOVED_LINES {
             return self.refuse();
         }
@@ -388,10 +230,15 @@ impl Actor {
         for (counter, time) in COUNTERS[Counted::MoveAsked as usize..].iter().zip(times) {
             counter.store(time, Ordering::Relaxed);
         }
+        let from = from.node;
+        if from != ORIGIN && self.here != ORIGIN {
+            self.report(n, self.here, moves);
+        }
         let Ok(one) = self.threads.one(n) else {
             return;
         };
         one.gone = None;
+        one.moves = moves;
         match core::mem::take(&mut one.parked) {
             true => self.comes(n, &come),
             false => {
@@ -415,7 +262,7 @@ impl Actor {
         Ok(())
     }
 
-    /// The node of a place where a thread is to begin, or go.
+    /// The node of a place where a thread is to begin, or go. It lives, as far as this peer knows.
     pub(super) fn node_of(&self, place: u64) -> Result<NodeId> {
         if place >> 8 != 0 {
             return Err(Error::BadArgument);
@@ -423,7 +270,11 @@ impl Actor {
         let known = |node: &NodeId| {
             *node == self.here || self.outside.links.iter().any(|l| l.node == *node)
         };
-        NodeId::new(place).filter(known).ok_or(Error::NoSuchNode)
+        let node = NodeId::new(place).filter(known).ok_or(Error::NoSuchNode)?;
+        match self.deaths.has(node) {
+            true => Err(Error::NodeDead),
+            false => Ok(node),
+        }
     }
 
     /// Thread `n` is to begin at a place: the origin decides whether it may, and tells the node.
@@ -432,10 +283,14 @@ impl Actor {
             .node_of(place)
             .and_then(|node| self.threads.claim(n).map(|()| node));
         match may {
-            Ok(node) if node == self.here => self.begin_when_ready(Starter::Thread(asker), n),
             Ok(node) => {
+                let moves = self.threads.has_moved(n);
+                if node == self.here {
+                    return self.begin_when_ready(Starter::Thread(asker), n);
+                }
                 self.threads.has_gone(n, node);
-                self.pass_on(node, asker, [service::ask::BEGIN, n, 0, 0]);
+                self.threads.is_started_by(n, asker);
+                self.pass_on(node, asker, [service::ask::BEGIN, n, moves, 0]);
             }
             Err(e) => self.answer(asker, Err(e)),
         }
@@ -554,20 +409,11 @@ impl Actor {
     pub(super) fn futex_wake(&mut self, key: u64, count: u64) -> u64 {
         let mut woken = 0;
         while woken < count
-            && let Some((_, n)) = self.threads.futex.take(key)
+            && let Some(Asker { n, .. }) = self.threads.futex.take(key)
         {
             self.wake(n, true);
             woken += 1;
         }
         woken
-    }
-
-    /// A thread of the process gets its answer.
-    pub(super) fn answered(&mut self, n: u64, [status, value]: [u64; 2]) {
-        if SLOTS.words(n)[0] == service::ask::FUTEX_END {
-            // It learns by this answer that it has been taken.
-            self.threads.takes_back(n);
-        }
-        slots::answer(n, [status, value, 0, 0]);
     }
 }
