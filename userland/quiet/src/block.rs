@@ -132,7 +132,7 @@ impl Blocks {
                 let word = part.get(n).copied().unwrap_or(0);
                 mem.store(at.add(8 + 8 * n as u64), word, Ordering::Relaxed);
             }
-            // Last: a cache that gives the line away before has the stamp of nobody who reads.
+            // Last: a cache that gives the line away before has a stamp that no reader means.
             mem.store(at, stamp & STAMP, Ordering::Release);
         }
         mem.writeback(start, lines * LINE_BYTES);

@@ -118,7 +118,7 @@ impl Heap {
     }
 
     /// Takes the lines of a heap over that is no more, because its node has died or begins another life. `in_use` has the blocks
-    /// that roots lead to, and how many words they have; they can be retired here. The rest is free when nobody reads it any more.
+    /// that roots lead to, and how many words they have; they can be retired here. The rest is free when its readers have gone on.
     ///
     /// The roots that lead to these lines are this node's to change, and it has not begun to.
     pub fn adopt(
@@ -136,7 +136,7 @@ impl Heap {
         let mut next = range.start;
         for (first, lines) in used.into_iter().chain([(range.end, 0)]) {
             if first > next {
-                self.give_up(mem, next, first - next);
+                self.retire_lines(mem, next, first - next);
             }
             next = next.max(first + lines);
         }
@@ -179,10 +179,10 @@ impl Heap {
     /// A block with a payload of so many words, which no root leads to any more, will be free. The caller has written the
     /// root.
     pub fn retire(&mut self, mem: &impl GlobalMem, block: Ref, words: usize) {
-        self.give_up(mem, block.line(), lines_for(words));
+        self.retire_lines(mem, block.line(), lines_for(words));
     }
 
-    fn give_up(&mut self, mem: &impl GlobalMem, first: u64, lines: u64) {
+    fn retire_lines(&mut self, mem: &impl GlobalMem, first: u64, lines: u64) {
         let epoch = self.sections.epoch(mem, self.writer);
         self.retired.push_back(Retired {
             epoch,

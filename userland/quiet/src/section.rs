@@ -74,7 +74,7 @@ impl Sections {
         self.base.add(words + 8 * (reader % READERS) as u64)
     }
 
-    /// Reader `reader` (modulo [`READERS`]) of `node` begins a section. It has none, and nobody else has this number.
+    /// Reader `reader` (modulo [`READERS`]) of `node` begins a section. It has none, and no other reader has this number.
     pub fn begin<M: GlobalMem>(self, mem: &M, node: NodeId, reader: usize) -> Section<'_, M> {
         let word = self.word_of(node, reader);
         let open = mem.load(word, Ordering::Relaxed) | 1;
@@ -91,7 +91,7 @@ impl Sections {
         mem.store(word, now + (now & 1), Ordering::Release);
     }
 
-    /// A node begins another life: nobody reads there.
+    /// A node begins another life: it has no readers.
     pub fn node_joins(self, mem: &impl GlobalMem, node: NodeId) {
         mem.invalidate(self.word_of(node, 0), SECTION_BYTES);
         (0..READERS).for_each(|reader| self.reader_died(mem, node, reader));

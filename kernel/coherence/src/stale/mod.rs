@@ -441,8 +441,8 @@ impl StaleMem {
     /// A node has died: what only its cache had is lost.
     pub fn lose(&self, node: usize) {
         let mut state = self.state();
-        for known in &mut state.lines {
-            known.copies[node] = None;
+        for line in &mut state.lines {
+            line.copies[node] = None;
         }
         state.cached[node] = 0;
     }

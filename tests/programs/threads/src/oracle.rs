@@ -113,7 +113,7 @@ impl Board {
     fn write(&self, cell: usize, from: &[u8; LONGEST]) {
         let len = self.cells[cell].len;
         // SAFETY: 1. The cell is within the board's pages. 2. They consist of cells of atomics, which may be changed through a
-        // shared reference. 3. The caller is the only thread that has the cell, by its word, or nobody else knows the board.
+        // shared reference. 3. The caller is the only thread that has the cell, by its word, or no other thread knows the board.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), self.bytes(cell), len) };
     }
 
@@ -121,7 +121,7 @@ impl Board {
     fn read(&self, cell: usize) -> [u8; LONGEST] {
         let mut to = [0; LONGEST];
         let len = self.cells[cell].len;
-        // SAFETY: 1. The cell is within the board's pages. 2. Nobody writes to it meanwhile: the caller is a reader or the writer,
+        // SAFETY: 1. The cell is within the board's pages. 2. No thread writes to it meanwhile: the caller is a reader or the writer,
         // by the cell's word, or all others have ended.
         unsafe { core::ptr::copy_nonoverlapping(self.bytes(cell), to.as_mut_ptr(), len) };
         to

@@ -342,7 +342,7 @@ fn shared_out(nodes: &[Isa], threads: u32) -> Result<(), Failed> {
     }
 }
 
-/// Threads of all nodes access the same pages at random: nobody finds a page that is old.
+/// Threads of all nodes access the same pages at random: no thread finds a page that is old.
 fn oracle() -> Result<(), Failed> {
     for n in 0..3usize {
         let config = RunConfig {

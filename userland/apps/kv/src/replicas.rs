@@ -24,7 +24,7 @@ const ABORT: u64 = 12;
 /// Puts that a log has room for: more than can be under way.
 const LOG: u64 = 64;
 
-/// A table in memory of its server's own, in which nobody else reads.
+/// A table in memory of its server's own, which has no other readers.
 struct Own {
     mem: Memory,
     table: Table,

@@ -44,7 +44,7 @@ fn a_block_is_what_was_published_until_it_is_reused() {
     assert_eq!(heap.publish(&mem, &[1]), Err(HeapError::Full));
     heap.retire(&mem, first, words.len());
     assert_eq!(heap.publish(&mem, &[1]), Err(HeapError::Again));
-    // Nobody has gone through a round since.
+    // No node has gone through a round since.
     assert_eq!(heap.collect(&mem, both()), 0);
     let mut rounds = [0, 1].map(|n| Rounds::new(sections, node(n)));
     assert!(rounds[0].step(&mem));

@@ -50,7 +50,7 @@ fn write(mem: &impl GlobalMem, latest: &Latest, seed: u64) -> Result<(), String>
                 Ok(new) => break new,
                 Err(HeapError::Again) => {
                     pause();
-                    // Nobody reads on its own node.
+                    // Its own node has no readers.
                     heap.collect(mem, NodeId::first(NODES).skip(1));
                 }
                 Err(e) => return Err(format!("{e:?}")),

@@ -10,9 +10,9 @@
 //! |---|---|
 //! | a key is locked for one put at a time | puts of a key come in one order on all nodes |
 //! | who has voted yes keeps reads of the key waiting until it learns the decision | another node may have answered the put already |
-//! | a coordinator that has not decided answers reads with the old value | nobody has the new one yet |
+//! | a coordinator that has not decided answers reads with the old value | no node has the new one yet |
 //! | of two puts of a key the older one goes first: its coordinator votes no for the younger one, and that of the younger one gives up for the older one | no two puts wait for each other, and none waits for ever |
-//! | a commit is logged before anybody is told | if the coordinator dies, the others find what it has decided |
+//! | a commit is logged before another node is told | if the coordinator dies, the others find what it has decided |
 //!
 //! [`Replica::step`] decides; who drives it executes the actions in their order. Messages of a pair of nodes arrive in the
 //! order in which they were sent; those of a dead node before its death is told.
@@ -391,7 +391,7 @@ impl<V: Values> Replica<V> {
             }
             // This node's own one gives up. It has not been decided, or the key would not be locked.
             (true, true) => {
-                self.give_up(key, out);
+                self.withdraw(key, out);
                 self.lock(txn, key, value, out);
             }
             // The vote was given away; the one that has it is younger, and finds the older one at that one's coordinator.
@@ -403,7 +403,7 @@ impl<V: Values> Replica<V> {
     }
 
     /// This node's put of a key is tried again later.
-    fn give_up(&mut self, key: Key, out: &mut Vec<Action>) {
+    fn withdraw(&mut self, key: Key, out: &mut Vec<Action>) {
         let Some(lock) = self.locks.remove(&key) else {
             return;
         };
@@ -429,7 +429,7 @@ impl<V: Values> Replica<V> {
         // Votes for what has been given up are late.
         let Some(key) = self.key_of(txn) else { return };
         if !yes {
-            self.give_up(key, out);
+            self.withdraw(key, out);
             return self.go_on(key, out);
         }
         if let Some(Lock {
@@ -463,7 +463,7 @@ impl<V: Values> Replica<V> {
         self.go_on(key, out);
     }
 
-    /// A node has died: what it had decided is done, its other puts are not, and nobody waits for its vote.
+    /// A node has died: what it had decided is done, its other puts are not, and its vote is not waited for.
     fn down(&mut self, node: NodeId, committed: &[Txn], out: &mut Vec<Action>) {
         self.alive &= !(1 << node.index());
         for waiting in self.waiting.values_mut() {

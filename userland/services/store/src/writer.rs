@@ -75,7 +75,7 @@ impl Writer {
     }
 
     /// Takes shards over, and the lines of their items: those of another writer that has died, or those that an earlier life of this
-    /// one had. Nobody else changes these shards, and nobody else has these lines.
+    /// one had. No other node changes these shards, or has these lines.
     pub fn adopt(
         &mut self,
         mem: &impl GlobalMem,

@@ -51,7 +51,7 @@ pub struct Operation {
 pub enum Violation {
     /// A value was written twice, so nothing can be said.
     WrittenTwice(Operation),
-    /// A value was read that nobody has written.
+    /// A value was read that was never written.
     NeverWritten(Operation),
     /// A value was read before it was written.
     TooEarly(Operation),
