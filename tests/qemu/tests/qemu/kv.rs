@@ -24,7 +24,7 @@ pub fn trials() -> Vec<Trial> {
             || {
                 let nodes = [Aarch64, X86_64, Aarch64, X86_64];
                 let mixes = ["a", "d", "f"];
-                let mixes = &mixes[..size(1, 2, 3) as usize];
+                let mixes = &mixes[..size(1, 1, 3) as usize];
                 let requests = size(100, 100, 200_000);
                 let mut all = mixes.iter();
                 all.try_for_each(|mix| stores(&nodes, mix, requests))
