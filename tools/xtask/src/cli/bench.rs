@@ -178,7 +178,7 @@ struct KvArgs {
     /// Requests of each client
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     requests: u64,
-    /// One mix, three parts of puts and few requests, to see that it works
+    /// One mix, two parts of puts and few requests, to see that it works
     #[arg(long, conflicts_with_all = ["items", "requests"])]
     quick: bool,
     #[command(flatten)]
@@ -366,8 +366,8 @@ fn kv(args: &KvArgs) -> Result<u8, Error> {
         ..bench::kv::Plan::default()
     };
     if args.quick {
-        (plan.mixes, plan.updates) = (vec!["a"], vec![0, 50, 100]);
-        (plan.items, plan.requests) = (500, 200);
+        (plan.mixes, plan.updates) = (vec!["a"], vec![0, 100]);
+        (plan.items, plan.requests) = (100, 50);
     }
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
     let figures = bench::kv::kv(&plan, &mut args.results.display())?;
