@@ -424,6 +424,16 @@ impl StaleMem {
         }
     }
 
+    /// The first fault as an error, but for stale reads: for protocols that find out by themselves what is old.
+    pub fn check_writes(&self) -> Result<(), String> {
+        let state = self.state();
+        let mut faults = state.faults.iter();
+        match faults.find(|f| !matches!(f, Fault::StaleRead { .. })) {
+            None => Ok(()),
+            Some(first) => Err(std::format!("{first}")),
+        }
+    }
+
     /// The counts of a node's operations.
     pub fn counts(&self, node: usize) -> Counts {
         self.state().counts[node]

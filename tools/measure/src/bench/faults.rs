@@ -137,25 +137,21 @@ fn point(
     all: &mut Faults,
     sink: &mut dyn Sink,
 ) -> Result<Result<(), String>, Error> {
-    let config = |touches: &str, fault_parts| RunConfig {
-        nodes: plan.nodes.clone(),
-        kernels: Kernels::Multiple,
-        transport,
-        ring_place: plan.ring_place,
-        fault_parts,
-        sim: Sim::Timing,
-        setup: Setup {
-            model,
-            profile: plan.profile.clone(),
-            order: Order::Strict { seed: 0 },
-            ..Setup::default()
-        },
-        timeout: Some(Duration::from_secs(600)),
-        work: Work::App {
-            app: "micro".into(),
-            args: format!("--what faults --pages {} --touches {touches}", plan.pages),
-        },
-        ..RunConfig::default()
+    let config = |touches: &str, fault_parts| {
+        let args = format!("--what faults --pages {} --touches {touches}", plan.pages);
+        let strict = strict(&plan.nodes, "micro", args, 600);
+        RunConfig {
+            kernels: Kernels::Multiple,
+            transport,
+            ring_place: plan.ring_place,
+            fault_parts,
+            setup: Setup {
+                model,
+                profile: plan.profile.clone(),
+                ..strict.setup
+            },
+            ..strict
+        }
     };
     // Each run has faults of one kind. Earlier faults would leave other lines in the caches. The reads that prepare an upgrade
     // would be counted among the parts of other reads.
@@ -176,6 +172,24 @@ fn point(
         }
     }
     Ok(Ok(()))
+}
+
+/// A run of a program in strict order with simulated time, which repeats to the cycle; it ends after so many seconds.
+pub(super) fn strict(nodes: &[Isa], app: &str, args: String, seconds: u64) -> RunConfig {
+    RunConfig {
+        nodes: nodes.to_vec(),
+        sim: Sim::Timing,
+        setup: Setup {
+            order: Order::Strict { seed: 0 },
+            ..Setup::default()
+        },
+        timeout: Some(Duration::from_secs(seconds)),
+        work: Work::App {
+            app: app.into(),
+            args,
+        },
+        ..RunConfig::default()
+    }
 }
 
 /// Makes a run. `Err` in the result: why it says nothing.

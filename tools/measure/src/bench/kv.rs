@@ -17,14 +17,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use dyad_abi::Isa;
-use dyad_launcher::config::{RunConfig, Sim, Work};
 use dyad_launcher::error::Error;
 use dyad_launcher::launch::Sink;
-use dyad_launcher::sim::Setup;
-use dyad_sim_model::config::Order;
 use serde_json::{Value, json};
 
 use super::faults;
@@ -144,22 +140,9 @@ fn one(
     let Plan {
         items, requests, ..
     } = plan;
-    let config = RunConfig {
-        nodes: vec![Isa::X86_64, Isa::Aarch64, Isa::X86_64, Isa::Aarch64],
-        sim: Sim::Timing,
-        setup: Setup {
-            order: Order::Strict { seed: 0 },
-            ..Setup::default()
-        },
-        timeout: Some(Duration::from_secs(3600)),
-        work: Work::App {
-            app: "kv".into(),
-            args: format!(
-                "--store {store} {load} --items {items} --requests {requests} --order time"
-            ),
-        },
-        ..RunConfig::default()
-    };
+    let nodes = [Isa::X86_64, Isa::Aarch64, Isa::X86_64, Isa::Aarch64];
+    let args = format!("--store {store} {load} --items {items} --requests {requests} --order time");
+    let config = faults::strict(&nodes, "kv", args, 3600);
     let report = match faults::run(&config, sink)? {
         Ok(report) => report,
         Err(why) => return Ok(Err(why)),

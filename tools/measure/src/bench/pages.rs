@@ -11,15 +11,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use dyad_abi::Isa;
 use dyad_abi::service::peer::{Kernels, Transport};
-use dyad_launcher::config::{RunConfig, Sim, Work};
 use dyad_launcher::error::Error;
 use dyad_launcher::launch::Sink;
-use dyad_launcher::sim::Setup;
-use dyad_sim_model::config::{MemoryModel, Order};
+use dyad_sim_model::config::MemoryModel;
 use serde_json::{Value, json};
 
 use super::faults;
@@ -138,26 +135,14 @@ fn run(
     sink: &mut dyn Sink,
 ) -> Result<Found, Error> {
     let names = patterns.join(",");
-    let config = RunConfig {
-        nodes: vec![Isa::X86_64, Isa::Aarch64],
-        kernels: match way {
-            Access::Messages => Kernels::Multiple,
-            Access::Shared => Kernels::Fused,
-        },
-        transport: Transport::Ring,
-        sim: Sim::Timing,
-        setup: Setup {
-            model,
-            order: Order::Strict { seed: 0 },
-            ..Setup::default()
-        },
-        timeout: Some(Duration::from_secs(1800)),
-        work: Work::App {
-            app: "micro".into(),
-            args: format!("--what pages --patterns {names} --pages {pages} --lines {lines}"),
-        },
-        ..RunConfig::default()
+    let args = format!("--what pages --patterns {names} --pages {pages} --lines {lines}");
+    let mut config = faults::strict(&[Isa::X86_64, Isa::Aarch64], "micro", args, 1800);
+    config.kernels = match way {
+        Access::Messages => Kernels::Multiple,
+        Access::Shared => Kernels::Fused,
     };
+    config.transport = Transport::Ring;
+    config.setup.model = model;
     let report = match faults::run(&config, sink)? {
         Ok(report) => report,
         Err(why) => return Ok(Err(why)),

@@ -14,15 +14,12 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use dyad_abi::Isa;
 use dyad_abi::service::peer::Kernels;
-use dyad_launcher::config::{RunConfig, Sim, Work};
 use dyad_launcher::error::Error;
 use dyad_launcher::launch::Sink;
-use dyad_launcher::sim::Setup;
-use dyad_sim_model::config::{MemoryModel, Order};
+use dyad_sim_model::config::MemoryModel;
 use serde_json::{Value, json};
 
 use super::faults;
@@ -181,22 +178,9 @@ fn run(
     args: &str,
     sink: &mut dyn Sink,
 ) -> Result<Result<Counters, String>, Error> {
-    let config = RunConfig {
-        nodes: vec![Isa::X86_64, Isa::Aarch64],
-        kernels,
-        sim: Sim::Timing,
-        setup: Setup {
-            model,
-            order: Order::Strict { seed: 0 },
-            ..Setup::default()
-        },
-        timeout: Some(Duration::from_secs(1800)),
-        work: Work::App {
-            app: "micro".into(),
-            args: args.into(),
-        },
-        ..RunConfig::default()
-    };
+    let mut config = faults::strict(&[Isa::X86_64, Isa::Aarch64], "micro", args.into(), 1800);
+    config.kernels = kernels;
+    config.setup.model = model;
     Ok(faults::run(&config, sink)?.map(|report| report.counters))
 }
 

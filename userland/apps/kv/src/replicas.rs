@@ -31,19 +31,23 @@ struct Own {
     writer: Writer,
     rounds: Rounds,
     node: NodeId,
+    /// Why a put that was agreed on could not be made, which ends the server.
+    failed: Option<StoreError>,
 }
 
 impl Values for Own {
     fn put(&mut self, key: Key, value: &[u8]) {
-        for _ in 0..3 {
-            match self.writer.put(&self.mem, key, value) {
-                Err(StoreError::Again) => {
-                    self.rounds.step(&self.mem);
-                    self.writer.collect(&self.mem, core::iter::once(self.node));
-                }
-                _ => return,
+        let mut put = self.writer.put(&self.mem, key, value);
+        if put == Err(StoreError::Again) {
+            // The round after the one that begins the next epoch makes room: it has no other readers.
+            for _ in 0..2 {
+                self.writer.collect(&self.mem, core::iter::once(self.node));
+                self.rounds.step(&self.mem);
             }
+            self.writer.collect(&self.mem, core::iter::once(self.node));
+            put = self.writer.put(&self.mem, key, value);
         }
+        self.failed = self.failed.or(put.err());
     }
 }
 
@@ -119,6 +123,7 @@ impl Node {
             writer: Writer::new(place, node),
             rounds: Table::new(place).rounds(node),
             node,
+            failed: None,
         };
         for item in 0..shared.plan.items {
             values.put(Key(key(item)), &value(0, shared.plan.value));
@@ -179,6 +184,9 @@ impl Node {
             };
             for action in self.replica.step(event) {
                 self.act(action, end)?;
+            }
+            if let Some(why) = self.replica.values.failed {
+                return Err(Error::msg(format!("a put that was agreed on: {why}")));
             }
         }
         Ok(served)

@@ -146,7 +146,7 @@ fn shards(shared: &Shared, own: usize, end: &mut Endpoint) -> Result<u64> {
                 }
                 let status = match put {
                     Ok(_) => DONE,
-                    // Whoever asks goes on with its rounds first.
+                    // The client's node goes through a round before the client asks again.
                     Err(StoreError::Again) => AGAIN,
                     Err(_) => REFUSED,
                 };
