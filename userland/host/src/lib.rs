@@ -264,6 +264,13 @@ pub fn kill_node(node: NodeId) {
     program.changed.notify_all();
 }
 
+/// Declares threads of the calling program lost, by bit.
+pub fn lose_threads(bits: u64) {
+    let program = current();
+    program.state().threads.lose_all(bits);
+    program.changed.notify_all();
+}
+
 /// The threads of the calling program that were lost.
 pub fn lost() -> u64 {
     threads::lost(&current())

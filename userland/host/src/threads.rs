@@ -70,11 +70,13 @@ impl Default for Threads {
 impl Threads {
     /// A node has died, and with it those that were there.
     pub(super) fn lose(&mut self, node: usize) {
-        for n in 1..MAX_PROGRAM_THREADS {
-            if self.running >> n & 1 != 0 && self.places[n as usize] == node {
-                self.lost |= 1 << n;
-            }
-        }
+        let on = |&n: &u64| self.running >> n & 1 != 0 && self.places[n as usize] == node;
+        let bits = (1..MAX_PROGRAM_THREADS).filter(on);
+        self.lose_all(bits.fold(0, |all, n| all | 1 << n));
+    }
+
+    pub(super) fn lose_all(&mut self, bits: u64) {
+        self.lost |= bits;
         // All are woken, so that they learn it.
         self.sent = u64::MAX;
     }

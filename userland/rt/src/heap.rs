@@ -72,6 +72,11 @@ struct Areas {
 // a thread.
 unsafe impl Send for Areas {}
 
+/// A thread was lost with its node while it changed a heap, which nobody can change any more. Blocks that it has handed out stay
+/// usable.
+#[derive(Clone, Copy, Debug)]
+struct Lost;
+
 /// A growing heap; meant to be the `#[global_allocator]`.
 pub struct Heap {
     source: Source,
@@ -115,36 +120,40 @@ impl Heap {
 
     /// A block, or null.
     #[inline(never)]
-    fn take(&self, layout: Layout) -> *mut u8 {
-        let mut state = self.state.lock();
+    fn take(&self, layout: Layout) -> core::result::Result<*mut u8, Lost> {
+        let mut state = self.state.lock_or_lost().map_err(|_| Lost)?;
         loop {
             if let Some(block) = state.alloc(layout) {
                 self.allocated.store(state.allocated(), Ordering::Relaxed);
-                return block.as_ptr();
+                return Ok(block.as_ptr());
             }
             if state.grow(self.source, layout).is_none() {
-                return ptr::null_mut();
+                return Ok(ptr::null_mut());
             }
             self.mapped.store(state.mapped, Ordering::Relaxed);
         }
     }
 
-    /// Whether a block is of this heap.
+    /// Whether it is known that a block is of this heap.
     #[inline(never)]
     fn owns(&self, block: *mut u8) -> bool {
-        let state = self.state.lock();
+        let Ok(state) = self.state.lock_or_lost() else {
+            return false;
+        };
         let mut areas = state.areas[..state.used].iter();
         areas.any(|a| (a.bottom()..a.top()).contains(&block))
     }
 
-    /// Takes a block back if it is of this heap; whether it is.
+    /// Takes a block back if it is known to be of this heap; whether it is. Blocks of a heap that is lost stay where they are.
     ///
     /// # Safety
     ///
     /// As [`GlobalAlloc::dealloc`], if it is.
     #[inline(never)]
     unsafe fn give_back(&self, block: *mut u8, layout: Layout) -> bool {
-        let mut state = self.state.lock();
+        let Ok(mut state) = self.state.lock_or_lost() else {
+            return false;
+        };
         let used = state.used;
         let owner = state.areas[..used]
             .iter_mut()
@@ -227,7 +236,7 @@ impl Areas {
 // nothing here panics on any layout.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        self.take(layout)
+        self.take(layout).unwrap_or(ptr::null_mut())
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {

@@ -11,7 +11,7 @@
 //! [`try_lock`](Lock::try_lock) and leave the waiting to the caller.
 //!
 //! The word names the holder. A waiter looks before each yield whether that thread was lost with its
-//! node, and panics then: what the lock protects may be half changed, and no thread would open it.
+//! node, and panics then, or is told: what the lock protects may be half changed, and no thread would open it.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -72,12 +72,27 @@ impl<T> Lock<T> {
         })
     }
 
+    /// The lock is held by that thread.
+    #[cfg(test)]
+    pub(crate) fn hold_as(&self, thread: u32) {
+        self.taken.store(thread + 1, Ordering::Relaxed);
+    }
+
     /// Takes the lock, waiting for it if need be.
     ///
     /// # Panics
     ///
     /// If its holder was lost with its node.
     pub fn lock(&self) -> LockGuard<'_, T> {
+        match self.lock_or_lost() {
+            Ok(guard) => guard,
+            Err(holder) => panic!("thread {holder} was lost with its node while it held a lock"),
+        }
+    }
+
+    /// Takes the lock, waiting for it if need be, or gives the number of the holder that was lost with its node: the lock never opens
+    /// then.
+    pub fn lock_or_lost(&self) -> Result<LockGuard<'_, T>, u32> {
         let mut waits = None;
         loop {
             for _ in 0..SPINS {
@@ -85,16 +100,17 @@ impl<T> Lock<T> {
                     if let Some(word) = waits {
                         tell(word, 0);
                     }
-                    return guard;
+                    return Ok(guard);
                 }
                 dyad_sys::raw::relax();
             }
             let holder = self.taken.load(Ordering::Relaxed);
-            assert!(
-                !is_lost(holder),
-                "thread {} was lost with its node while it held a lock",
-                holder - 1
-            );
+            if is_lost(holder) {
+                if let Some(word) = waits {
+                    tell(word, 0);
+                }
+                return Err(holder - 1);
+            }
             if !dyad_sys::in_invocation() {
                 let word = &tcb::block().waiting;
                 let waiting = Waiting {

@@ -2,26 +2,30 @@
 
 use core::sync::atomic::Ordering;
 
-use dyad::msg::{Endpoint, Level, Mode};
+use dyad::msg::{Endpoint, Error as MsgError, Level};
 use dyad::prelude::task::*;
 use dyad::thread;
-use dyad_linear::Operation;
 use dyad_store::{Key, MAX_VALUE, Table};
 use dyad_ycsb::{Load, Request, key};
 
 use crate::memory::Memory;
-use crate::server::{ABSENT, AGAIN, DONE, END, GET, PUT, Pace, value};
-use crate::{Kind, Shared, layout};
+use crate::server::{ABSENT, AGAIN, DONE, END, GET, PUT, Pace, extend_with_value};
+use crate::{Kind, Plan, Shared, layout};
+
+/// Bytes of a key.
+const KEY: usize = 16;
 
 /// What a client has done.
 #[derive(Default)]
 pub struct Asked {
     pub gets: Vec<u32>,
     pub puts: Vec<u32>,
-    pub history: Vec<Operation>,
     pub elapsed: Duration,
     /// Puts that had to be asked for again.
     pub again: u64,
+    /// Requests whose server was lost.
+    pub unanswered: u64,
+    begun: usize,
 }
 
 struct Client<'s> {
@@ -30,10 +34,15 @@ struct Client<'s> {
     table: Table,
     mem: Memory,
     pace: Pace,
-    /// The server of a client, where any will do.
-    near: usize,
+    /// Its number.
+    own: usize,
     node: NodeId,
+    /// A value that was read in place.
     found: Vec<u8>,
+    /// What a server has said.
+    reply: Vec<u8>,
+    /// What a server is asked.
+    bytes: Vec<u8>,
     again: u64,
 }
 
@@ -46,13 +55,15 @@ pub fn ask(shared: &Shared, n: usize) -> Result<Asked> {
     let table = Table::new(place);
     let mut client = Client {
         shared,
-        end: shared.network.endpoint(station, Mode::Polling)?,
+        end: shared.network.endpoint(station, shared.mode())?,
         table,
         mem: shared.common.clone(),
         pace: Pace::new(table.rounds(node), plan.rounds),
-        near: n % plan.servers,
+        own: n,
         node,
         found: vec![0; MAX_VALUE],
+        reply: Vec::with_capacity(MAX_VALUE),
+        bytes: Vec::with_capacity(KEY + MAX_VALUE),
         again: 0,
     };
     let mut load = Load::new(
@@ -63,7 +74,11 @@ pub fn ask(shared: &Shared, n: usize) -> Result<Asked> {
         plan.seed,
     );
     let mut asked = Asked::default();
-    shared.wait();
+    for times in [&mut asked.gets, &mut asked.puts] {
+        times.reserve(plan.requests as usize);
+    }
+    shared.wait(&client.end);
+    println!("kv: client {n} begins");
     let start = Instant::now();
     for count in 1..=plan.requests {
         let request = load.draw();
@@ -81,11 +96,15 @@ pub fn ask(shared: &Shared, n: usize) -> Result<Asked> {
     asked.elapsed = start.elapsed();
     asked.again = client.again;
     for server in 0..plan.servers {
-        client.end.send(server, Level::Normal, END, &[], None)?;
+        match client.end.send(server, Level::Normal, END, &[], None) {
+            Ok(()) | Err(MsgError::NodeDead { .. }) => {}
+            Err(e) => return Err(e.into()),
+        }
     }
     // Puts of others may wait for rounds of this node.
-    shared.finished.fetch_add(1, Ordering::Release);
-    while shared.finished.load(Ordering::Acquire) < plan.clients as u64 {
+    shared.finished.fetch_or(1 << n, Ordering::Release);
+    let stations = plan.servers..plan.servers + plan.clients;
+    while !shared.all(&client.end, &shared.finished, stations.clone()) {
         client.pace.hurry(&client.mem);
         thread::yield_now();
     }
@@ -95,93 +114,105 @@ pub fn ask(shared: &Shared, n: usize) -> Result<Asked> {
 impl Asked {
     /// A get, or the put of a number.
     fn one(&mut self, client: &mut Client<'_>, item: u64, number: Option<u64>) -> Result<()> {
-        let begin = client.shared.moment();
+        let log = &client.shared.logs[client.own];
+        log.begin(self.begun, item, number, client.shared.moment());
         let start = Instant::now();
         let found = match number {
-            Some(number) => {
-                client.put(item, number)?;
-                number
-            }
+            Some(number) => client.put(item, number)?.then_some(number),
             None => client.get(item)?,
         };
         let took = start.elapsed().as_nanos();
-        let end = client.shared.moment();
         let times = if number.is_some() {
             &mut self.puts
         } else {
             &mut self.gets
         };
-        times.push(u32::try_from(took).unwrap_or(u32::MAX));
-        self.history.push(Operation {
-            register: item,
-            value: found,
-            writes: number.is_some(),
-            begin,
-            end,
-        });
+        match found {
+            Some(found) => {
+                log.end(self.begun, found, client.shared.moment());
+                times.push(u32::try_from(took).unwrap_or(u32::MAX));
+            }
+            None => self.unanswered += 1,
+        }
+        self.begun += 1;
         Ok(())
     }
 }
 
 impl Client<'_> {
-    /// The number of an item's value; 0 if it is not there, or as it was at the start.
-    fn get(&mut self, item: u64) -> Result<u64> {
-        let key = key(item);
-        let length = match self.shared.plan.kind {
-            Kind::Lib => {
-                let section = self.table.sections().begin(&self.mem, self.node, 0);
-                let entry = self
-                    .table
-                    .get(&self.mem, Key(key), &mut self.found, &section);
-                entry.map(|e| e.length)
-            }
-            kind => {
-                let server = match kind {
-                    Kind::Partitioned => self.shared.server_of(Key(key)),
-                    _ => self.near,
-                };
-                let told =
-                    self.end
-                        .call(server, Level::Normal, GET, &key, &mut self.found, None)?;
-                match told.tag {
-                    DONE => Some(self.found.len()),
-                    ABSENT => None,
-                    n => return Err(Error::msg(format!("a get is answered with {n}"))),
-                }
+    /// Asks a server for something about a key. `None`: it is lost, whatever it has done.
+    fn call(&mut self, server: usize, tag: u64, bytes: &[u8]) -> Result<Option<u64>> {
+        let reply = &mut self.reply;
+        match self
+            .end
+            .call(server, Level::Normal, tag, bytes, reply, None)
+        {
+            Ok(told) => Ok(Some(told.tag)),
+            Err(MsgError::NodeDead { .. }) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// The server of a key.
+    fn server_of(&self, key: Key) -> usize {
+        let Plan { kind, servers, .. } = self.shared.plan;
+        match kind {
+            // Any will do.
+            Kind::TwoPhase => self.shared.heir(&self.end, self.own % servers),
+            _ => self.shared.server_of(&self.end, key),
+        }
+    }
+
+    /// The number of an item's value; 0 if it is not there, or as it was at the start. `None` without an answer.
+    fn get(&mut self, item: u64) -> Result<Option<u64>> {
+        let key = Key(key(item));
+        let value = if self.shared.plan.kind == Kind::Lib {
+            let section = self.table.sections().begin(&self.mem, self.node, 0);
+            let entry = self.table.get(&self.mem, key, &mut self.found, &section);
+            entry.map(|e| &self.found[..e.length])
+        } else {
+            let server = self.server_of(key);
+            match self.call(server, GET, &key.0)? {
+                Some(DONE) => Some(&self.reply[..]),
+                Some(ABSENT) => None,
+                Some(n) => return Err(Error::msg(format!("a get is answered with {n}"))),
+                None => return Ok(None),
             }
         };
-        let Some(length) = length else { return Ok(0) };
-        let number = self.found[..length]
-            .first_chunk()
-            .map(|n| u64::from_le_bytes(*n));
-        let number = number.ok_or(Error::msg("a value is too short"))?;
-        let whole = self.found[8..length].iter().all(|&b| b == number as u8);
+        let Some(value) = value else {
+            return Ok(Some(0));
+        };
+        let (number, rest) = value
+            .split_first_chunk()
+            .ok_or(Error::msg("a value is too short"))?;
+        let number = u64::from_le_bytes(*number);
+        let whole = rest.iter().all(|&b| b == number as u8);
         match whole {
-            true => Ok(number),
+            true => Ok(Some(number)),
             false => Err(Error::msg(format!("item {item}: a value of several puts"))),
         }
     }
 
-    fn put(&mut self, item: u64, number: u64) -> Result<()> {
-        let mut bytes = key(item).to_vec();
-        bytes.extend(value(number, self.shared.plan.value));
-        let server = match self.shared.plan.kind {
-            Kind::TwoPhase => self.near,
-            _ => self.shared.server_of(Key(key(item))),
-        };
-        let mut reply = Vec::new();
-        loop {
-            let told = self
-                .end
-                .call(server, Level::Normal, PUT, &bytes, &mut reply, None)?;
-            match told.tag {
-                DONE => return Ok(()),
-                AGAIN => {
+    /// Whether an item has been given a number; `false` without an answer.
+    fn put(&mut self, item: u64, number: u64) -> Result<bool> {
+        let key = Key(key(item));
+        let mut bytes = core::mem::take(&mut self.bytes);
+        bytes.clear();
+        bytes.extend(key.0);
+        extend_with_value(&mut bytes, number, self.shared.plan.value);
+        let done = loop {
+            let server = self.server_of(key);
+            match self.call(server, PUT, &bytes)? {
+                Some(DONE) => break true,
+                Some(AGAIN) => {
                     self.again += 1;
                     self.pace.hurry(&self.mem);
                 }
-                n => return Err(Error::msg(format!("a put is answered with {n}"))),
+                Some(n) => return Err(Error::msg(format!("a put is answered with {n}"))),
+                None => break false,
             }
-        }
+        };
+        self.bytes = bytes;
+        Ok(done)
     }
 }

@@ -19,9 +19,14 @@
 //! | `--seed` | of the requests | 0 |
 //! | `--order` | by what it is known which operation came first: `count`, a word that all count up, which costs each operation two accesses to it; `time`, the fused clock, which is exact with a simulator only | `count` |
 //!
+//! A node may die, but for the first one (`--on-death survive`). What a server had alone is lost with it, and a put under way may
+//! be made or not. In the store that is read in place the next server takes the shards over; of replicas the others go on, with what
+//! the log of the dead one says.
+//!
 //! It checks that what clients have read and written could have happened one after the other (`kv.linearizable`), and reports
 //! the time that gets and puts took: mean and percentiles in nanoseconds of fused time (`kv.get-mean-ns`, `kv.get-p50-ns`,
-//! ...), and how many requests all clients made in a second (`kv.per-second`).
+//! ...), and how many requests all clients made in a second (`kv.per-second`); how many had no answer (`kv.unanswered`), and how many
+//! threads were lost with their nodes (`kv.lost`). No line of a store may be lost (`kv.lines`).
 #![no_std]
 #![no_main]
 #![deny(unsafe_code)]
@@ -29,21 +34,26 @@
 extern crate alloc;
 
 mod client;
+mod log;
 mod memory;
 mod replicas;
 mod server;
 
 use alloc::sync::Arc;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dyad::msg::{Config, Network};
+use dyad::msg::{Config, Endpoint, Error as MsgError, Mode, Network};
 use dyad::prelude::task::*;
-use dyad::{report, thread};
-use dyad_store::Layout;
+use dyad::thread::JoinHandle;
+use dyad::{heap, report, thread};
+use dyad_store::{Key, Layout, Shard};
 use dyad_ycsb::{Choice, Mix};
 
 use client::Asked;
+use log::Log;
 use memory::Memory;
+use server::Served;
 
 /// Which store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,10 +90,15 @@ struct Shared {
     common: Memory,
     /// The word that orders operations.
     count: Arc<AtomicU64>,
-    /// Servers that have put all that they have at the start.
+    /// Servers that have put all that they have at the start, by bit.
     ready: Arc<AtomicU64>,
-    /// Clients that have asked all that they ask.
+    /// Clients that have asked all that they ask, by bit.
     finished: Arc<AtomicU64>,
+    /// Stations whose thread could not begin, because its node had died, by bit.
+    absent: Arc<AtomicU64>,
+    /// What each client has asked. It outlives the client. Nobody frees it, since the lock of the heap that it is in may have been lost
+    /// with its node.
+    logs: &'static [Log],
 }
 
 impl Shared {
@@ -91,16 +106,43 @@ impl Shared {
         self.nodes[station % self.nodes.len()]
     }
 
-    fn server_nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
-        (0..self.plan.servers).map(|n| self.node(n))
-    }
-
-    /// The server that has a key.
-    fn server_of(&self, key: dyad_store::Key) -> usize {
-        let at = dyad_store::owner(key.shard(), self.server_nodes());
+    /// The server that has a shard at the start.
+    fn first_server_of(&self, shard: Shard) -> usize {
+        let nodes = (0..self.plan.servers).map(|n| self.node(n));
+        let at = dyad_store::owner(shard, nodes);
         (0..self.plan.servers)
             .find(|&n| Some(self.node(n)) == at)
             .unwrap_or(0)
+    }
+
+    /// The server that has the shards now that a server had at the start: the next one that is not lost, if one is left.
+    fn heir(&self, end: &Endpoint, server: usize) -> usize {
+        let servers = self.plan.servers;
+        let mut from = (0..servers).map(|n| (server + n) % servers);
+        from.find(|&n| !self.is_lost(end, n)).unwrap_or(server)
+    }
+
+    /// The server that has a key.
+    fn server_of(&self, end: &Endpoint, key: Key) -> usize {
+        let first = self.first_server_of(key.shard());
+        match self.plan.kind {
+            Kind::Partitioned => first,
+            _ => self.heir(end, first),
+        }
+    }
+
+    /// The nodes of threads that are not lost, each of which drives the rounds of its node.
+    fn nodes_left<'s>(&'s self, end: &'s Endpoint) -> impl Iterator<Item = NodeId> + 's {
+        let stations = 0..self.plan.servers + self.plan.clients;
+        let left = stations.filter(|&n| !self.is_lost(end, n));
+        left.map(|n| self.node(n))
+    }
+
+    /// Whether all threads of these stations have set their bits, or are lost.
+    fn all(&self, end: &Endpoint, bits: &AtomicU64, stations: Range<usize>) -> bool {
+        let set = bits.load(Ordering::Acquire);
+        let mut all = stations.enumerate();
+        all.all(|(n, station)| set >> n & 1 != 0 || self.is_lost(end, station))
     }
 
     /// A moment in the order of operations, now.
@@ -111,9 +153,23 @@ impl Shared {
         }
     }
 
+    /// How a station waits for messages: whoever is alone on its node polls.
+    fn mode(&self) -> Mode {
+        match self.nodes.len() {
+            1 => Mode::Doorbell,
+            _ => Mode::Polling,
+        }
+    }
+
+    /// Whether a station's thread is lost with its node, or its node was lost before.
+    fn is_lost(&self, end: &Endpoint, station: usize) -> bool {
+        self.absent.load(Ordering::Relaxed) >> station & 1 != 0
+            || matches!(end.check_peer(station), Err(MsgError::NodeDead { .. }))
+    }
+
     /// Waits until all servers are ready.
-    fn wait(&self) {
-        while self.ready.load(Ordering::Acquire) < self.plan.servers as u64 {
+    fn wait(&self, end: &Endpoint) {
+        while !self.all(end, &self.ready, 0..self.plan.servers) {
             thread::yield_now();
         }
     }
@@ -186,54 +242,107 @@ async fn main(args: Args) -> Result<()> {
         .map(|n| n.id)
         .collect();
     let bytes = layout(&plan)?.bytes();
+    let node = |station: usize| nodes[station % nodes.len()];
+    let logs = (0..plan.clients).map(|n| on(node(plan.servers + n), || Log::new(&plan)));
+    let logs: Vec<Log> = logs.collect();
     let shared = Shared {
         plan,
-        nodes: nodes.into(),
         network: Network::new(Config::new(plan.servers + plan.clients))?,
         common: Memory::new(bytes),
         count: Arc::new(AtomicU64::new(0)),
         ready: Arc::new(AtomicU64::new(0)),
         finished: Arc::new(AtomicU64::new(0)),
+        absent: Arc::new(AtomicU64::new(0)),
+        logs: logs.leak(),
+        nodes: nodes.into(),
     };
     let mut servers = Vec::new();
     for n in 0..plan.servers {
-        let all = shared.clone();
-        let server = thread::spawn_on(shared.node(n), move || server::serve(&all, n))?;
-        shared.network.reserve(n, server.thread())?;
-        servers.push(server);
+        servers.push(begin(&shared, n, move |all| server::serve(all, n))?);
     }
     let mut clients = Vec::new();
     for n in 0..plan.clients {
-        let (all, station) = (shared.clone(), plan.servers + n);
-        let client = thread::spawn_on(shared.node(station), move || client::ask(&all, n))?;
-        shared.network.reserve(station, client.thread())?;
-        clients.push(client);
+        clients.push(begin(&shared, plan.servers + n, move |all| {
+            client::ask(all, n)
+        })?);
     }
-    let asked: Result<Vec<Asked>> = clients.into_iter().map(|c| c.join()?).collect();
-    let asked = asked?;
-    let mut served = 0;
-    for server in servers {
-        served += server.join()??;
+    let asked = all_of(clients)?;
+    let served = all_of(servers)?;
+    conclude(&shared, asked, served)
+}
+
+/// A thread that has begun.
+type Begun<T> = JoinHandle<Result<Option<T>>>;
+
+/// Calls `f`, which allocates on a node while that lives.
+fn on<R>(node: NodeId, f: impl FnOnce() -> R) -> R {
+    match heap::on(node) {
+        Ok(there) => there.run(f),
+        Err(_) => f(),
     }
-    conclude(&plan, asked, served)
+}
+
+/// Begins the thread of a station, whose memory is in the heap of its node: who dies while it allocates leaves the heaps of others
+/// alone. `None` if the node is dead.
+fn begin<T: Send + 'static>(
+    shared: &Shared,
+    station: usize,
+    work: impl FnOnce(&Shared) -> Result<T> + Send + 'static,
+) -> Result<Option<Begun<T>>> {
+    let all = shared.clone();
+    let node = shared.node(station);
+    let is_absent =
+        move |shared: &Shared| _ = shared.absent.fetch_or(1 << station, Ordering::Relaxed);
+    let work = move || {
+        if dyad::node() == node {
+            return on(node, || work(&all)).map(Some);
+        }
+        // Its node has died before it began. Elsewhere it would keep another one from its work.
+        is_absent(&all);
+        Ok(None)
+    };
+    let there = match thread::spawn_on(node, work) {
+        Ok(there) => there,
+        Err(_) if dyad::system()?.node(node).is_none_or(|n| !n.live) => {
+            is_absent(shared);
+            return Ok(None);
+        }
+        Err(e) => return Err(e),
+    };
+    shared.network.reserve(station, there.thread())?;
+    Ok(Some(there))
+}
+
+/// What threads have come to; `None` of one that was lost.
+fn all_of<T>(threads: Vec<Option<Begun<T>>>) -> Result<Vec<Option<T>>> {
+    let ends = threads.into_iter().map(|t| {
+        let Some(t) = t else { return Ok(None) };
+        let lost = t.thread();
+        match t.join() {
+            Ok(end) => end,
+            Err(_) if lost.is_lost() => Ok(None),
+            Err(e) => Err(e),
+        }
+    });
+    ends.collect()
 }
 
 /// Reports what clients have found.
-fn conclude(plan: &Plan, asked: Vec<Asked>, served: u64) -> Result<()> {
-    let slowest = asked
-        .iter()
-        .map(|a| a.elapsed.as_nanos() as u64)
-        .max()
-        .unwrap_or(1)
-        .max(1);
-    let (mut gets, mut puts, mut history) = (Vec::new(), Vec::new(), Vec::new());
-    let mut again = 0;
-    for part in asked {
+fn conclude(shared: &Shared, asked: Vec<Option<Asked>>, served: Vec<Option<Served>>) -> Result<()> {
+    let plan = &shared.plan;
+    let lost = |all: &mut dyn Iterator<Item = bool>| all.filter(|is| *is).count() as u64;
+    let lost_clients = lost(&mut asked.iter().map(Option::is_none));
+    let lost_servers = lost(&mut served.iter().map(Option::is_none));
+    let (mut gets, mut puts) = (Vec::new(), Vec::new());
+    let (mut again, mut unanswered, mut slowest) = (0, 0, 1);
+    for part in asked.into_iter().flatten() {
+        slowest = slowest.max(part.elapsed.as_nanos());
         gets.extend(part.gets);
         puts.extend(part.puts);
-        history.extend(part.history);
         again += part.again;
+        unanswered += part.unanswered;
     }
+    let history: Vec<_> = shared.logs.iter().flat_map(Log::operations).collect();
     let requests = gets.len() + puts.len();
     for (name, mut times) in [("get", gets), ("put", puts)] {
         if times.is_empty() {
@@ -248,20 +357,32 @@ fn conclude(plan: &Plan, asked: Vec<Asked>, served: u64) -> Result<()> {
             report::counter(&format!("kv.{name}-{part}-ns"), times[at].into());
         }
     }
-    let per_second = requests as u128 * 1_000_000_000 / u128::from(slowest);
+    let per_second = requests as u128 * 1_000_000_000 / slowest;
+    let served = || served.iter().flatten();
     report::counter("kv.per-second", per_second as u64);
-    report::counter("kv.served", served);
+    report::counter("kv.served", served().map(|s| s.calls).sum());
     report::counter("kv.tried-again", again);
+    report::counter("kv.unanswered", unanswered);
+    report::counter("kv.lost", lost_clients + lost_servers);
     let checked = dyad_linear::check(&history);
     let what = match &checked {
         Ok(()) => format!("{} operations", history.len()),
         Err(e) => format!("{e}"),
     };
     report::check("kv.linearizable", checked.is_ok(), what);
+    let asked = requests as u64 + unanswered;
     report::check(
         "kv.requests",
-        requests as u64 >= plan.requests * plan.clients as u64,
-        format_args!("{requests} answered"),
+        asked >= plan.requests * (plan.clients as u64 - lost_clients)
+            && (unanswered == 0 || lost_servers != 0),
+        format_args!("{asked}, {unanswered} of them without an answer"),
+    );
+    let [found, all] = [|s: &Served| s.lines_found, |s: &Served| s.lines];
+    let (found, all): (u64, u64) = (served().map(found).sum(), served().map(all).sum());
+    report::check(
+        "kv.lines",
+        found == all,
+        format_args!("{found} of {all} lines are in use, free, or wait for readers"),
     );
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Servers that have all keys each, and agree on puts.
 
 use alloc::collections::BTreeMap;
+use core::sync::atomic::Ordering;
 
 use dyad::msg::{Endpoint, Envelope, Error as MsgError, Kind as Sent, Level};
 use dyad::prelude::task::*;
@@ -12,7 +13,7 @@ use dyad_store::{Key, MAX_VALUE, StoreError, Table, Writer};
 use dyad_ycsb::key;
 
 use crate::memory::Memory;
-use crate::server::{ABSENT, DONE, END, GET, answer, split, value};
+use crate::server::{ABSENT, DONE, END, Ended, GET, Served, answer, split, value};
 use crate::{Shared, layout};
 
 /// What messages between servers are about: the tag.
@@ -131,9 +132,7 @@ impl Node {
         // Replicas are told apart by their stations' numbers.
         let stations = NodeId::first(shared.plan.servers);
         let me = NodeId::new(own as u64).ok_or(Error::msg("too many servers"))?;
-        shared
-            .ready
-            .fetch_add(1, core::sync::atomic::Ordering::Release);
+        shared.ready.fetch_or(1 << own, Ordering::Release);
         Ok(Node {
             replica: Replica::new(me, stations, values),
             own,
@@ -144,43 +143,58 @@ impl Node {
         })
     }
 
-    /// Serves until all clients have ended. Gives how many calls that were.
-    pub fn serve(&mut self, shared: &Shared, end: &mut Endpoint) -> Result<u64> {
+    /// Serves until all clients have ended, or are lost.
+    pub fn serve(&mut self, shared: &Shared, end: &mut Endpoint) -> Result<Served> {
+        let ended = Ended::new(shared);
         let mut bytes = Vec::new();
-        let (mut served, mut ended) = (0, 0);
+        let (mut calls, mut down) = (0, Vec::new());
         // Other servers may need a vote until all clients of all servers have ended.
-        while ended < shared.plan.clients {
-            let until = Instant::now().as_nanos() + 1_000_000;
-            let call = match end.recv(&mut bytes, Some(until)) {
-                Ok(call) => call,
-                Err(MsgError::TimedOut) => continue,
-                Err(e) => return Err(e.into()),
-            };
-            let event = match (call.kind, call.tag, split(&bytes)) {
-                (Sent::Call, tag, Some((key, value))) => {
-                    served += 1;
-                    let client = call.from as u64;
-                    self.calls.insert(client, call);
-                    match tag {
-                        GET => Event::Get { client, key },
-                        _ => Event::Put {
-                            client,
-                            key,
-                            value: value.to_vec(),
-                        },
+        while !ended.all(shared, end) {
+            let wait = if down.is_empty() { 1_000_000 } else { 0 };
+            let until = Instant::now().as_nanos() + wait;
+            let event = match end.recv(&mut bytes, Some(until)) {
+                Ok(call) => match (call.kind, call.tag, split(&bytes)) {
+                    (Sent::Call, tag, Some((key, value))) => {
+                        calls += 1;
+                        let client = call.from as u64;
+                        self.calls.insert(client, call);
+                        match tag {
+                            GET => Event::Get { client, key },
+                            _ => Event::Put {
+                                client,
+                                key,
+                                value: value.to_vec(),
+                            },
+                        }
                     }
-                }
-                (_, END, _) => {
-                    ended += 1;
+                    (_, END, _) => {
+                        ended.says(shared, call.from);
+                        continue;
+                    }
+                    (_, tag, _) => {
+                        let from = NodeId::new(call.from as u64);
+                        let (Some(message), Some(from)) = (decode(tag, &bytes), from) else {
+                            continue;
+                        };
+                        Event::Received { from, message }
+                    }
+                },
+                Err(MsgError::NodeDead { station }) => {
+                    // It is told when all has been received that it had sent.
+                    if station < shared.plan.servers && !down.contains(&station) {
+                        down.push(station);
+                    }
                     continue;
                 }
-                (_, tag, _) => {
-                    let from = NodeId::new(call.from as u64);
-                    let (Some(message), Some(from)) = (decode(tag, &bytes), from) else {
+                Err(MsgError::TimedOut) => {
+                    let Some(station) = down.pop() else { continue };
+                    let committed = self.logged_by(station);
+                    let Some(node) = NodeId::new(station as u64) else {
                         continue;
                     };
-                    Event::Received { from, message }
+                    Event::Down { node, committed }
                 }
+                Err(e) => return Err(e.into()),
             };
             for action in self.replica.step(event) {
                 self.act(action, end)?;
@@ -189,21 +203,49 @@ impl Node {
                 return Err(Error::msg(format!("a put that was agreed on: {why}")));
             }
         }
-        Ok(served)
+        let Own {
+            mem,
+            table,
+            writer,
+            node,
+            ..
+        } = &self.replica.values;
+        let nodes = core::iter::once(*node);
+        Ok(Served::new(
+            calls,
+            mem,
+            (table, writer),
+            *node,
+            nodes,
+            |_| true,
+        ))
+    }
+
+    /// What a server has logged lately.
+    fn logged_by(&self, server: usize) -> Vec<Txn> {
+        let entries = (0..LOG).map(|n| (server as u64 * LOG + n) * 16);
+        let words = entries.map(|at| {
+            self.log.invalidate(PhysAddr(at), 16);
+            [at, at + 8].map(|at| self.log.load(PhysAddr(at), Ordering::Acquire))
+        });
+        words.filter_map(txn).collect()
     }
 
     fn act(&mut self, action: Action, end: &mut Endpoint) -> Result<()> {
         match action {
             Action::Send { to, message } => {
                 let (tag, bytes) = encode(&message);
-                end.send(to.index(), Level::Normal, tag, &bytes, None)?;
+                match end.send(to.index(), Level::Normal, tag, &bytes, None) {
+                    // Who is lost or has closed needs no votes.
+                    Ok(()) | Err(MsgError::NodeDead { .. } | MsgError::Closed) => {}
+                    Err(e) => return Err(e.into()),
+                }
             }
             Action::Log { txn } => {
                 let entry = (self.own as u64 * LOG + self.logged % LOG) * 16;
                 for (word, at) in words(txn).into_iter().zip([0, 8]) {
                     let at = PhysAddr(entry + at);
-                    self.log
-                        .store(at, word, core::sync::atomic::Ordering::Relaxed);
+                    self.log.store(at, word, Ordering::Release);
                 }
                 self.log.writeback(PhysAddr(entry), 16);
                 self.logged += 1;

@@ -9,6 +9,9 @@
 //!   dealloc, realloc ──▶ the heap that the block's address is in, whatever the thread wants
 //! ```
 //!
+//! If a thread is lost with its node while it changes a heap, the blocks of that heap stay as they are, and new ones come from
+//! the general heap, or if that is lost, from a spare one; three of them.
+//!
 //! What a thread wants is a word of its control block, so it keeps it when it changes its node. In an
 //! invocation nothing is wanted.
 
@@ -19,18 +22,23 @@ use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 use dyad_abi::NodeId;
 use dyad_abi::ident::MAX_NODES;
 
-use super::{Heap, HeapUse, Source};
+use super::{Heap, HeapUse, Lost, Source};
 
 /// Slot of the thread control block that says on which node the thread wants memory: 0, or 1 and its
 /// number.
 #[cfg(target_os = "none")]
 const SLOT: usize = 2;
 
+/// How often the general heap may be lost.
+const SPARES: usize = 3;
+
 /// The general heap, and one for each node; meant to be the `#[global_allocator]`.
 pub struct Heaps {
     general: Heap,
+    /// What stands in for a heap that is lost.
+    spare: [Heap; SPARES],
     placed: [Heap; MAX_NODES],
-    /// Whether any of the latter has ever been asked for memory.
+    /// Whether any but the general one has ever been asked for memory.
     any: AtomicBool,
 }
 
@@ -47,6 +55,7 @@ impl Heaps {
         }
         Heaps {
             general: Heap::new(),
+            spare: [const { Heap::new() }; SPARES],
             placed,
             any: AtomicBool::new(false),
         }
@@ -62,12 +71,31 @@ impl Heaps {
         self.placed[node.index()].usage()
     }
 
-    /// The heap of a node that a block is in; `None`: the general one.
+    /// The heap that a block is in, if it is another one than the general one.
     fn owner(&self, block: *mut u8) -> Option<&Heap> {
         if !self.any.load(Ordering::Relaxed) {
             return None;
         }
-        self.placed.iter().find(|h| h.owns(block))
+        self.others().find(|h| h.owns(block))
+    }
+
+    fn others(&self) -> impl Iterator<Item = &Heap> {
+        self.placed.iter().chain(&self.spare)
+    }
+
+    /// A block of a heap, or of another one if that is lost; or null.
+    fn take(&self, heap: &Heap, layout: Layout) -> *mut u8 {
+        heap.take(layout)
+            .unwrap_or_else(|Lost| self.take_elsewhere(layout))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_elsewhere(&self, layout: Layout) -> *mut u8 {
+        self.any.store(true, Ordering::Relaxed);
+        let mut others = [&self.general].into_iter().chain(&self.spare);
+        let block = others.find_map(|heap| heap.take(layout).ok());
+        block.unwrap_or(ptr::null_mut())
     }
 }
 
@@ -83,10 +111,10 @@ impl Default for Heaps {
 unsafe impl GlobalAlloc for Heaps {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match chosen() {
-            None => self.general.take(layout),
+            None => self.take(&self.general, layout),
             Some(node) => {
                 self.any.store(true, Ordering::Relaxed);
-                self.placed[node.index()].take(layout)
+                self.take(&self.placed[node.index()], layout)
             }
         }
     }
@@ -98,14 +126,15 @@ unsafe impl GlobalAlloc for Heaps {
             if self.general.give_back(block, layout) || !self.any.load(Ordering::Relaxed) {
                 return;
             }
-            let _ = self.placed.iter().any(|h| h.give_back(block, layout));
+            let _ = self.others().any(|h| h.give_back(block, layout));
         }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let heap = self.owner(block).unwrap_or(&self.general);
         // SAFETY: 1. By the contract of `realloc` the size, rounded up, fits.
-        let new = heap.take(unsafe { Layout::from_size_align_unchecked(size, layout.align()) });
+        let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        let new = self.take(heap, new);
         if !new.is_null() {
             // SAFETY: 1. Both blocks are at least that long, and not the same. 2. The old one is of
             // this heap, and it is not used from here on.
@@ -195,6 +224,7 @@ mod tests {
         LEFT.set(u64::MAX);
         Heaps {
             general: heap(),
+            spare: core::array::from_fn(|_| heap()),
             placed: core::array::from_fn(|_| heap()),
             any: AtomicBool::new(false),
         }
@@ -258,6 +288,53 @@ mod tests {
             h.dealloc(general, large);
             assert_eq!(allocated(&h), [0, 0, 0]);
         }
+    }
+
+    /// A thread dies while it allocates in a heap, again and again. What it had stays usable, and who lives finds memory elsewhere,
+    /// until the last spare heap is lost.
+    #[test]
+    fn a_heap_whose_lock_is_lost_is_left_alone() {
+        fn play() -> u32 {
+            dyad_host::lose_threads(1 << 1);
+            let h = heaps();
+            // SAFETY: 1. The layouts are not empty; blocks are used within their sizes, and freed once.
+            unsafe {
+                let general = h.alloc(LAYOUT);
+                on(3);
+                let three = h.alloc(LAYOUT);
+                three.write_bytes(7, 64);
+                h.general.state.hold_as(1);
+                on(u64::MAX);
+                let spare = h.alloc(LAYOUT);
+                assert_eq!(
+                    (h.spare[0].usage().allocated, h.usage().allocated),
+                    (64, 64)
+                );
+                // It is not known to be of any heap: it stays.
+                h.dealloc(general, LAYOUT);
+                assert_eq!(h.usage().allocated, 64);
+                on(3);
+                h.placed[3].state.hold_as(1);
+                let three = h.realloc(three, LAYOUT, 160);
+                assert_eq!(core::slice::from_raw_parts(three, 64), [7; 64]);
+                assert_eq!(h.spare[0].usage().allocated, 64 + 160);
+                let large = Layout::from_size_align(160, 8).unwrap();
+                h.dealloc(three, large);
+                h.dealloc(spare, LAYOUT);
+                assert_eq!(h.spare[0].usage().allocated, 0);
+                (h.spare[..2].iter()).for_each(|s| s.state.hold_as(1));
+                let last = h.alloc(LAYOUT);
+                assert_eq!(h.spare[2].usage().allocated, 64);
+                h.spare[2].state.hold_as(1);
+                assert!(h.alloc(LAYOUT).is_null());
+                h.dealloc(last, LAYOUT);
+            }
+            0
+        }
+        assert_eq!(
+            dyad_host::run(dyad_host::Config::default(), |_| dyad_sys::exit(play())).code,
+            0
+        );
     }
 
     #[test]

@@ -32,6 +32,11 @@ pub(crate) const fn words(length: usize) -> usize {
     HEAD + length.div_ceil(8)
 }
 
+/// Lines of an item with a value of so many bytes.
+pub const fn lines(length: usize) -> u64 {
+    dyad_quiet::heap::lines_for(words(length))
+}
+
 pub(crate) fn encode(key: Key, version: Version, value: &[u8]) -> Vec<u64> {
     let [low, high] = key.words();
     let mut all = Vec::with_capacity(words(value.len()));

@@ -30,7 +30,7 @@ pub mod replica;
 mod table;
 mod writer;
 
-pub use item::{MAX_VALUE, Version};
+pub use item::{MAX_VALUE, Version, lines};
 pub use key::{Key, SHARDS, Shard, owner};
 pub use layout::{Layout, LayoutError};
 pub use table::{Cursor, Entry, Table};

@@ -207,6 +207,12 @@ impl Writer {
         self.heap.collect(mem, nodes)
     }
 
+    /// The lines that writers of these nodes begin with, together.
+    pub fn lines_of(&self, nodes: impl Iterator<Item = NodeId>) -> u64 {
+        let lines = nodes.map(|node| self.table.layout.lines(node));
+        lines.map(|range| range.end - range.start).sum()
+    }
+
     /// Lines that items can have now, and lines that wait for readers.
     pub fn room(&self) -> (u64, u64) {
         self.heap.room()
