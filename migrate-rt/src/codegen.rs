@@ -199,7 +199,7 @@ pub(crate) struct Stub {
 /// nobody's but the routine's to save.
 ///
 /// The toolchain has no assembler, but module assembly in an otherwise empty IR module is one.
-const STUBS: [Stub; 10] = [
+const STUBS: [Stub; 13] = [
     // fn(word, a0, a1, a2, a3, a4) -> (status, value). The kernel takes argument 2 in r10, because
     // `syscall` overwrites rcx.
     Stub {
@@ -248,6 +248,25 @@ const STUBS: [Stub; 10] = [
         name: "dyad_relax",
         x86_64: "pause; retq",
         aarch64: "isb; ret",
+    },
+    // fn(address): writes a line of the caches back, which may keep it. All x86-64 machines of the system have CLWB: they are QEMU's
+    // largest CPU.
+    Stub {
+        name: "dyad_write_back",
+        x86_64: "clwb (%rdi); retq",
+        aarch64: "dc cvac, x0; ret",
+    },
+    // fn(address): writes a line of the caches back and drops it.
+    Stub {
+        name: "dyad_flush",
+        x86_64: "clflush (%rdi); retq",
+        aarch64: "dc civac, x0; ret",
+    },
+    // Completes write-backs and drops, loads and stores.
+    Stub {
+        name: "dyad_barrier",
+        x86_64: "mfence; retq",
+        aarch64: "dsb sy; ret",
     },
     Stub {
         name: "dyad_tcb",

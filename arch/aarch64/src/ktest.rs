@@ -223,13 +223,13 @@ const FAULTS: &[(u64, FaultKind)] = &[
 /// svc #0.
 const TRAP: &[u8] = &0xd400_0001u32.to_le_bytes();
 
-/// dc civac, cvac, cvau, zva, and ic ivau, all of x0.
+/// dc civac, cvac, cvau, zva, and ic ivau, all of x0: all but zva change nothing that anybody could tell.
 const CACHE_MAINTENANCE: &[(&[u8], bool)] = &[
-    (&0xd50b_7e20u32.to_le_bytes(), false),
-    (&0xd50b_7a20u32.to_le_bytes(), false),
-    (&0xd50b_7b20u32.to_le_bytes(), false),
+    (&0xd50b_7e20u32.to_le_bytes(), true),
+    (&0xd50b_7a20u32.to_le_bytes(), true),
+    (&0xd50b_7b20u32.to_le_bytes(), true),
     (&0xd50b_7420u32.to_le_bytes(), false),
-    (&0xd50b_7520u32.to_le_bytes(), false),
+    (&0xd50b_7520u32.to_le_bytes(), true),
 ];
 
 /// See [`dyad_machine::Platform::user_probe`].

@@ -53,8 +53,8 @@ pub const TCR: u64 = 17
     | 1 << 39
     | 1 << 40;
 /// `SCTLR_EL1` with the boot tables: MMU, caches, stack alignment checks. Privileged access to
-/// user pages is off after every exception (SPAN = 0). User mode may not wait for events or
-/// interrupts, maintain caches or read what describes them.
+/// user pages is off after every exception (SPAN = 0). User mode may write back and drop lines of pages that
+/// it may read (UCI); it may not wait for events or interrupts, zero lines, or read what describes caches.
 pub const SCTLR_BOOT: u64 = 1 << 0    // M
     | 1 << 2                          // C
     | 1 << 3                          // SA
@@ -63,6 +63,7 @@ pub const SCTLR_BOOT: u64 = 1 << 0    // M
     | 1 << 12                         // I
     | 1 << 20                         // TSCXT
     | 1 << 22                         // EIS
+    | 1 << 26                         // UCI
     | 1 << 28 | 1 << 29; // nTLSMD, LSMAOE: as reset
 /// `SCTLR_EL1` with the kernel's tables: writable memory is never executable, whatever the tables permit.
 pub const SCTLR: u64 = SCTLR_BOOT | 1 << 19;

@@ -234,8 +234,12 @@ pub fn user_probe() -> UserProbe {
         raw: [context::RIP, context::RFLAGS, context::FS_BASE],
         returns_to_user_addresses_only: true,
         trap: &[0x0f, 0x05],
-        // clflush [rdi].
-        cache_maintenance: &[(&[0x0f, 0xae, 0x3f], true)],
+        // clflush, clflushopt, clwb [rdi].
+        cache_maintenance: &[
+            (&[0x0f, 0xae, 0x3f], true),
+            (&[0x66, 0x0f, 0xae, 0x3f], true),
+            (&[0x66, 0x0f, 0xae, 0x37], true),
+        ],
         // int 2, int 8, int 14, int 0x40, int 0xff; hlt; mov cr3, rax.
         privileged: &[
             &[0xcd, 2],

@@ -168,6 +168,17 @@ pub trait Memory {
     /// They cannot be written; none has been.
     fn store<const N: usize>(&mut self, va: u64, bytes: [u8; N]) -> Result<(), Fault>;
 
+    /// Writes the line of the caches at `va` back to memory, and drops it unless it `stays`. Where caches are coherent, nobody can
+    /// tell, and it is looked only whether there is memory.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    fn maintain(&mut self, va: u64, stays: bool) -> Result<(), Fault> {
+        let _ = stays;
+        self.load::<1>(va).map(drop)
+    }
+
     /// Replaces the value at `va` by `new` if it is `expected`, in one step. Gives the value that
     /// was found. Values have no bits beyond `width`.
     ///

@@ -34,6 +34,7 @@
 //! | [`service`](mod@service) | programs that others invoke |
 //! | [`sides`] | two nodes on which a task works in turn |
 //! | [`blocks`] | memory ownership of nodes |
+//! | [`cache`] | writing lines of the caches back, and dropping them |
 //! | [`console`] | `print!` and `println!` |
 //! | [`io`] | standard input |
 #![no_std]
@@ -45,6 +46,7 @@ extern crate std;
 
 pub mod args;
 pub mod blocks;
+pub mod cache;
 pub mod console;
 pub mod crossing;
 pub mod emulation;

@@ -4,6 +4,7 @@
 //! | module | what for |
 //! |---|---|
 //! | [`cap`](mod@cap) | capabilities: one method per operation |
+//! | [`cache`] | writing lines of the caches back, and dropping them |
 //! | [`raw`] | calls as they leave the program |
 //! | [`mod@thread`] | threads of the program: starting them, waiting, waking |
 //! | [`tcb`] | the control block of the calling thread |
@@ -21,6 +22,7 @@
 #[cfg(not(target_os = "none"))]
 extern crate std;
 
+pub mod cache;
 pub mod cap;
 pub mod entry;
 pub mod group;

@@ -62,6 +62,12 @@ mod stub {
         pub safe fn dyad_isa() -> u64;
         /// The hint of this ISA for spinning.
         pub safe fn dyad_relax();
+        /// Writes the line at an address back.
+        pub safe fn dyad_write_back(address: u64);
+        /// Writes the line at an address back, and drops it.
+        pub safe fn dyad_flush(address: u64);
+        /// Completes write-backs and drops, loads and stores.
+        pub safe fn dyad_barrier();
         /// The frame pointer of the calling function.
         pub safe fn dyad_frame() -> u64;
     }
@@ -211,6 +217,30 @@ pub fn relax() {
     stub::dyad_relax();
     #[cfg(not(target_os = "none"))]
     core::hint::spin_loop();
+}
+
+/// Writes the line at an address back to memory; it may stay in the caches.
+pub(crate) fn write_back(at: u64) {
+    #[cfg(target_os = "none")]
+    stub::dyad_write_back(at);
+    #[cfg(not(target_os = "none"))]
+    let _ = at;
+}
+
+/// Writes the line at an address back to memory, and drops it.
+pub(crate) fn flush(at: u64) {
+    #[cfg(target_os = "none")]
+    stub::dyad_flush(at);
+    #[cfg(not(target_os = "none"))]
+    let _ = at;
+}
+
+/// Completes write-backs and drops, loads and stores.
+pub(crate) fn barrier() {
+    #[cfg(target_os = "none")]
+    stub::dyad_barrier();
+    #[cfg(not(target_os = "none"))]
+    core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
 }
 
 /// Address of the info page.

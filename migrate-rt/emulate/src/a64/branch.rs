@@ -3,10 +3,14 @@
 
 use super::bits::{bit, field, signed};
 use super::{R31, State};
-use crate::{Event, Feature, Stop, Trap};
+use crate::{Event, Feature, Memory, Stop, Trap};
 use core::sync::atomic::{Ordering, fence};
 
-pub(super) fn execute(state: &mut State, word: u32) -> Result<Event, Stop> {
+pub(super) fn execute<M: Memory>(
+    state: &mut State,
+    memory: &mut M,
+    word: u32,
+) -> Result<Event, Stop> {
     let next = state.pc.wrapping_add(4);
     match field(word, 26, 6) {
         // B, BL
@@ -39,7 +43,7 @@ pub(super) fn execute(state: &mut State, word: u32) -> Result<Event, Stop> {
         }
         0b110101 => match field(word, 24, 2) {
             0 => exception(state, word, next),
-            1 => system(state, word, next),
+            1 => system(state, memory, word, next),
             _ => register(state, word),
         },
         _ => Err(Stop::Unknown),
@@ -92,7 +96,12 @@ fn exception(state: &mut State, word: u32, next: u64) -> Result<Event, Stop> {
 }
 
 /// Hints, barriers, system registers.
-fn system(state: &mut State, word: u32, next: u64) -> Result<Event, Stop> {
+fn system<M: Memory>(
+    state: &mut State,
+    memory: &mut M,
+    word: u32,
+    next: u64,
+) -> Result<Event, Stop> {
     let rt = field(word, 0, 5);
     match field(word, 19, 5) {
         // What is not pstate: CRn selects.
@@ -111,6 +120,10 @@ fn system(state: &mut State, word: u32, next: u64) -> Result<Event, Stop> {
                 _ => return Err(Stop::Unknown),
             }
         }
+        // DC CVAC, DC CIVAC
+        1 if matches!(word & !R31, CVAC | CIVAC) => {
+            memory.maintain(state.x(rt), word & !R31 == CVAC)?;
+        }
         // SYS, SYSL: DC ZVA and its like.
         1 | 5 => return Err(Stop::Unsupported(Feature::Cache)),
         // MSR, MRS
@@ -123,6 +136,10 @@ fn system(state: &mut State, word: u32, next: u64) -> Result<Event, Stop> {
 
 /// A kernel decides whether user programs may wait for interrupts.
 const WFI: u32 = 0xd503_207f;
+
+/// Of x0.
+const CVAC: u32 = 0xd50b_7a20;
+const CIVAC: u32 = 0xd50b_7e20;
 
 const NZCV: u32 = register_number(3, 4, 2, 0);
 const FPCR: u32 = register_number(3, 4, 4, 0);

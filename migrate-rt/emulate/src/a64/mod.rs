@@ -170,7 +170,7 @@ impl Cpu for State {
 fn execute<M: Memory>(state: &mut State, memory: &mut M, word: u32) -> Result<Event, Stop> {
     match field(word, 25, 4) {
         0b1000 | 0b1001 => immediate::execute(state, word)?,
-        0b1010 | 0b1011 => return branch::execute(state, word),
+        0b1010 | 0b1011 => return branch::execute(state, memory, word),
         0b0100 | 0b0110 | 0b1100 | 0b1110 => memory::execute(state, memory, word)?,
         0b0101 | 0b1101 => register::execute(state, word)?,
         0b0111 | 0b1111 => simd::execute(state, word)?,

@@ -242,7 +242,18 @@ fn add_exchange<M: Memory>(c: &mut Context<'_, M>, size: u32) -> Result<(), Stop
 
 /// LFENCE, MFENCE, SFENCE, LDMXCSR, STMXCSR.
 fn fences<M: Memory>(c: &mut Context<'_, M>) -> Result<Flow, Stop> {
-    if c.i.repeat != Repeat::None || c.i.operand16 {
+    if c.i.repeat != Repeat::None {
+        return Err(Stop::Unknown);
+    }
+    // CLFLUSH, CLFLUSHOPT, CLWB
+    if let (group @ (6 | 7), true) = (c.i.group(), c.i.rm().is_none())
+        && (group == 7 || c.i.operand16)
+    {
+        let va = c.va();
+        c.memory.maintain(va, group == 6)?;
+        return Ok(Flow::Next);
+    }
+    if c.i.operand16 {
         return Err(Stop::Unknown);
     }
     match (c.i.group(), c.i.rm().is_some()) {

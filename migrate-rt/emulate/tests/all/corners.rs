@@ -4,7 +4,8 @@
 
 use crate::support;
 
-use dyad_emulate::{a64, x86};
+use dyad_abi::Isa;
+use dyad_emulate::{Access, Cpu, Fault, Memory, Refusal, Width, a64, x86};
 use support::memory::{Use, Windows};
 use support::{run, step};
 
@@ -231,5 +232,99 @@ fn numbers_of_aarch64() {
                 }
             }
         }
+    }
+}
+
+/// Code, and a line of data; what is done to lines is noted.
+struct Lines {
+    code: Vec<u8>,
+    done: Vec<(u64, bool)>,
+}
+
+const LINE: u64 = 0x2_0000;
+
+impl Memory for Lines {
+    fn fetch(&mut self, va: u64, bytes: &mut [u8]) -> Result<usize, Fault> {
+        code(&self.code).fetch(va, bytes)
+    }
+
+    fn load<const N: usize>(&mut self, va: u64) -> Result<[u8; N], Fault> {
+        code(&self.code).load(va)
+    }
+
+    fn store<const N: usize>(&mut self, va: u64, bytes: [u8; N]) -> Result<(), Fault> {
+        code(&self.code).store(va, bytes)
+    }
+
+    fn compare_exchange(&mut self, va: u64, w: Width, old: u128, new: u128) -> Result<u128, Fault> {
+        code(&self.code).compare_exchange(va, w, old, new)
+    }
+
+    fn maintain(&mut self, va: u64, stays: bool) -> Result<(), Fault> {
+        if va & !63 != LINE {
+            return self.load::<1>(va).map(drop);
+        }
+        self.done.push((va, stays));
+        Ok(())
+    }
+}
+
+/// What an instruction does to the line at an address in RDI or X0.
+fn maintained(isa: Isa, instruction: &[u8], at: u64) -> Result<Vec<(u64, bool)>, Refusal> {
+    let mut memory = Lines {
+        code: instruction.to_vec(),
+        done: Vec::new(),
+    };
+    let end = PC + instruction.len() as u64;
+    let pc = match isa {
+        Isa::X86_64 => {
+            let mut state = x86::State {
+                rip: PC,
+                ..x86::State::default()
+            };
+            state.gpr[7] = at;
+            state.step(&mut memory)?;
+            state.rip
+        }
+        Isa::Aarch64 => {
+            let mut state = a64::State {
+                pc: PC,
+                ..a64::State::default()
+            };
+            state.x[0] = at;
+            state.step(&mut memory)?;
+            state.pc
+        }
+    };
+    assert_eq!(pc, end, "{isa}: {instruction:x?}");
+    Ok(memory.done)
+}
+
+#[test]
+fn lines_are_written_back_and_dropped() {
+    for (isa, instruction, stays) in [
+        (Isa::X86_64, &[0x0f, 0xae, 0x3f][..], false), // clflush [rdi]
+        (Isa::X86_64, &[0x66, 0x0f, 0xae, 0x3f], false), // clflushopt [rdi]
+        (Isa::X86_64, &[0x66, 0x0f, 0xae, 0x37], true), // clwb [rdi]
+        (Isa::Aarch64, &0xd50b_7a20u32.to_le_bytes(), true), // dc cvac, x0
+        (Isa::Aarch64, &0xd50b_7e20u32.to_le_bytes(), false), // dc civac, x0
+    ] {
+        let done = maintained(isa, instruction, LINE + 8);
+        assert_eq!(done.ok(), Some(vec![(LINE + 8, stays)]), "{instruction:x?}");
+        // Where there is no memory it faults, as a load.
+        match maintained(isa, instruction, LINE + 64) {
+            Err(Refusal::Fault { fault, .. }) => {
+                assert_eq!((fault.va, fault.access), (LINE + 64, Access::Load));
+            }
+            other => panic!("{instruction:x?}: {other:?}"),
+        }
+    }
+    // XSAVEOPT, DC ZVA: not these.
+    for (isa, instruction) in [
+        (Isa::X86_64, &[0x0f, 0xae, 0x37][..]),
+        (Isa::Aarch64, &0xd50b_7420u32.to_le_bytes()),
+    ] {
+        let refused = maintained(isa, instruction, LINE);
+        assert!(matches!(refused, Err(r) if !matches!(r, Refusal::Fault { .. })));
     }
 }

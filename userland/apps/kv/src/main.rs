@@ -18,6 +18,7 @@
 //! | `--rounds` | of quiescence, each second and node | 300 |
 //! | `--seed` | of the requests | 0 |
 //! | `--order` | by what it is known which operation came first: `count`, a word that all count up, which costs each operation two accesses to it; `time`, the fused clock, which is exact with a simulator only | `count` |
+//! | `--caches` | of the store that is read in place: `coherent`; `incoherent`: it writes back what others read, and drops what it has read | `coherent` |
 //!
 //! A node may die, but for the first one (`--on-death survive`). What a server had alone is lost with it, and a put under way may
 //! be made or not. In the store that is read in place the next server takes the shards over; of replicas the others go on, with what
@@ -74,6 +75,8 @@ struct Plan {
     value: usize,
     rounds: u64,
     seed: u64,
+    /// Whether the store that is read in place writes lines back and drops them.
+    flushes: bool,
     /// Whether operations are in the order of the clock.
     by_time: bool,
     servers: usize,
@@ -195,6 +198,7 @@ fn plan(args: &Args) -> Result<Plan> {
         "--rounds",
         "--seed",
         "--order",
+        "--caches",
     ])?;
     let kind = match args.one_of("--store", &["lib", "partitioned", "2pc"], "lib")? {
         "lib" => Kind::Lib,
@@ -227,6 +231,7 @@ fn plan(args: &Args) -> Result<Plan> {
         value: args.number("--value", 32, 8..=4096)? as usize,
         rounds: args.number("--rounds", 300, 0..=100_000)?,
         seed: args.number("--seed", 0, 0..=u64::MAX)?,
+        flushes: args.one_of("--caches", &["coherent", "incoherent"], "coherent")? == "incoherent",
         by_time: args.one_of("--order", &["count", "time"], "count")? == "time",
         servers,
         clients: (nodes - nodes / 2).max(1),
@@ -248,7 +253,7 @@ async fn main(args: Args) -> Result<()> {
     let shared = Shared {
         plan,
         network: Network::new(Config::new(plan.servers + plan.clients))?,
-        common: Memory::new(bytes),
+        common: Memory::new(bytes, plan.flushes),
         count: Arc::new(AtomicU64::new(0)),
         ready: Arc::new(AtomicU64::new(0)),
         finished: Arc::new(AtomicU64::new(0)),

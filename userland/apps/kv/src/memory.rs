@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
+use dyad::cache;
 use dyad_coherence::{GlobalMem, LINE_BYTES, atomic};
 use dyad_shm::PhysAddr;
 
@@ -13,28 +14,51 @@ const WORDS: u64 = LINE_BYTES / 8;
 #[repr(align(64))]
 struct Line([AtomicU64; WORDS as usize]);
 
-/// Lines of words, zero at first. Addresses begin at 0. Caches are coherent: nothing is written back or dropped.
+/// Lines of words, zero at first. Addresses begin at 0.
 #[derive(Clone)]
-pub struct Memory(Arc<[Line]>);
+pub struct Memory {
+    lines: Arc<[Line]>,
+    /// Nobody keeps caches coherent: lines are written back and dropped.
+    flushes: bool,
+}
 
 impl Memory {
     /// So many bytes, rounded up to lines.
-    pub fn new(bytes: u64) -> Memory {
+    pub fn new(bytes: u64, flushes: bool) -> Memory {
         let lines = 0..bytes.div_ceil(LINE_BYTES);
-        Memory(lines.map(|_| Line::default()).collect())
+        Memory {
+            lines: lines.map(|_| Line::default()).collect(),
+            flushes,
+        }
+    }
+
+    /// The lines with these bytes, if there is something to do about them.
+    #[inline]
+    fn to_flush(&self, at: PhysAddr, len: u64) -> Option<&[Line]> {
+        let end = (at.0 + len).div_ceil(LINE_BYTES) as usize;
+        let lines = self.lines.get((at.0 / LINE_BYTES) as usize..end);
+        lines.filter(|_| self.flushes)
+    }
+
+    /// A read-modify-write at memory: no copy of the line before, none afterwards.
+    fn at_memory<R>(&self, at: PhysAddr, f: impl FnOnce(&AtomicU64) -> R) -> R {
+        self.invalidate(at, 8);
+        let result = f(self.word(at));
+        self.invalidate(at, 8);
+        result
     }
 
     #[inline]
     fn word(&self, at: PhysAddr) -> &AtomicU64 {
         let (line, word) = (at.0 / LINE_BYTES, at.0 / 8 % WORDS);
-        &self.0[line as usize].0[word as usize]
+        &self.lines[line as usize].0[word as usize]
     }
 }
 
 impl GlobalMem for Memory {
     fn contains(&self, at: PhysAddr, len: u64) -> bool {
         let end = at.0.checked_add(len);
-        end.is_some_and(|end| end <= self.0.len() as u64 * LINE_BYTES)
+        end.is_some_and(|end| end <= self.lines.len() as u64 * LINE_BYTES)
     }
 
     #[inline]
@@ -48,23 +72,23 @@ impl GlobalMem for Memory {
     }
 
     fn cas(&self, at: PhysAddr, old: u64, new: u64) -> Result<u64, u64> {
-        atomic::exchange(self.word(at), old, new)
+        self.at_memory(at, |word| atomic::exchange(word, old, new))
     }
 
     fn swap(&self, at: PhysAddr, value: u64) -> u64 {
-        atomic::swap(self.word(at), value)
+        self.at_memory(at, |word| atomic::swap(word, value))
     }
 
     fn add(&self, at: PhysAddr, n: u64) -> u64 {
-        atomic::add(self.word(at), n)
+        self.at_memory(at, |word| atomic::add(word, n))
     }
 
     fn or(&self, at: PhysAddr, bits: u64) -> u64 {
-        atomic::or(self.word(at), bits)
+        self.at_memory(at, |word| atomic::or(word, bits))
     }
 
     fn and(&self, at: PhysAddr, bits: u64) -> u64 {
-        atomic::and(self.word(at), bits)
+        self.at_memory(at, |word| atomic::and(word, bits))
     }
 
     fn fence(&self) {
@@ -72,8 +96,14 @@ impl GlobalMem for Memory {
     }
 
     #[inline]
-    fn writeback(&self, _at: PhysAddr, _len: u64) {}
+    fn writeback(&self, at: PhysAddr, len: u64) {
+        self.to_flush(at, len)
+            .into_iter()
+            .for_each(cache::write_back);
+    }
 
     #[inline]
-    fn invalidate(&self, _at: PhysAddr, _len: u64) {}
+    fn invalidate(&self, at: PhysAddr, len: u64) {
+        self.to_flush(at, len).into_iter().for_each(cache::flush);
+    }
 }

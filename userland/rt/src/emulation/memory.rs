@@ -160,6 +160,17 @@ unsafe fn store_pieces(at: u64, bytes: &[u8]) {
 }
 
 impl Memory for Own {
+    fn maintain(&mut self, va: u64, stays: bool) -> Result<(), Fault> {
+        let at = self.place(va, 1, Access::Load)?;
+        // Like any load it faults here if there is no page.
+        let _ = word!(AtomicU8, at).load(Ordering::Relaxed);
+        match stays {
+            true => dyad_sys::cache::write_back(at, 1),
+            false => dyad_sys::cache::flush(at, 1),
+        }
+        Ok(())
+    }
+
     fn fetch(&mut self, va: u64, bytes: &mut [u8]) -> Result<usize, Fault> {
         let Some((at, left)) = self.window(va) else {
             return Err(Fault {
