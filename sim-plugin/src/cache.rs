@@ -34,6 +34,7 @@ use translate::OwnMmu;
 pub use translate::PoolWords;
 pub use watch::{Watched, Watcher};
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dyad_abi::ident::MAX_NODES;
@@ -53,6 +54,7 @@ use crate::clock;
 use crate::ffi::{Registers, Words};
 use crate::maintenance::{LineOp, Operand};
 use crate::regions::{Doing, Region, Regions};
+use crate::sanitizer::is_of_program;
 use crate::tlb::{Frame, Tlb};
 use crate::windows::Place;
 
@@ -187,6 +189,9 @@ pub struct Cpu {
     /// Translations that were compared with QEMU's, and those that were wrong.
     checked: u64,
     wrong: u64,
+    /// The frames of pages that programs keep coherent by themselves, as they were last: for lines that are written back or dropped when
+    /// translations have changed since the last access. Such pages stay where they are.
+    kept: BTreeMap<u64, Frame>,
     registers: Registers,
     regions: Regions<'static, Passed>,
     awaited: Awaited,
@@ -219,6 +224,7 @@ impl Cpu {
             program_pages: [0; MAX_NODES + 1],
             checked: 0,
             wrong: 0,
+            kept: BTreeMap::new(),
             registers: Registers::find(setup.isa()),
             regions: setup.open_regions(number as usize),
             awaited: Awaited::default(),
@@ -334,8 +340,11 @@ impl Cpu {
     fn unseen(&mut self, kind: u8, probe: &impl Probe, address: u64) {
         match probe.place(address) {
             Some(Place::Memory(physical)) => {
-                let frame = self.setup.frame(physical);
+                let frame = self.setup.frame(address, physical);
                 self.tlb.insert(address, frame);
+                if is_of_program(address) {
+                    self.kept.insert(address & !(PAGE_SIZE - 1), frame);
+                }
                 if let Some(pool) = self.setup.program_pool(address, physical) {
                     self.program_pages[pool] += 1;
                 }
@@ -557,8 +566,13 @@ impl Cpu {
     /// tells by itself, other pages if they have been accessed.
     fn frame(&self, address: u64) -> Option<Frame> {
         match address.checked_sub(FUSED_BASE) {
-            Some(physical) if self.setup.is_fused(physical) => Some(self.setup.frame(physical)),
-            _ => self.tlb.recall(address),
+            Some(physical) if self.setup.is_fused(physical) => {
+                Some(self.setup.frame(address, physical))
+            }
+            _ => {
+                let kept = || self.kept.get(&(address & !(PAGE_SIZE - 1))).copied();
+                self.tlb.recall(address).or_else(kept)
+            }
         }
     }
 

@@ -182,7 +182,13 @@ impl Setup {
             Coherence::Coherent => None,
             Coherence::Incoherent => {
                 let state = needed(options.sanitizer.as_deref(), "sanitizer")?;
-                Some(Sanitizer::new(&config, node, &state, &names)?)
+                Some(Sanitizer::new(
+                    &config,
+                    node,
+                    &state,
+                    &names,
+                    options.users,
+                )?)
             }
         };
         let pools = names
@@ -391,7 +397,7 @@ impl Setup {
 
     /// Whether anybody watches what code at an address does.
     fn watched(&self, address: u64) -> bool {
-        let sanitized = self.sanitizer.is_some() && Sanitizer::watches(address);
+        let sanitized = self.sanitizer.as_ref().is_some_and(|s| s.watches(address));
         self.traced || self.checks || sanitized
     }
 
@@ -451,13 +457,14 @@ impl Setup {
         self.memory.locate(line_of(physical)).is_some()
     }
 
-    /// The frame of a physical address. Without coherence this node's view of a frame of kernels, as long as the
+    /// The frame of an address. Without coherence this node's view of a frame of kernels, and of what programs keep coherent, as long as the
     /// translation is remembered by which the frame has been found: a frame that changes hands meanwhile is charged as
     /// before until then.
-    pub fn frame(&self, physical: u64) -> Frame {
+    pub fn frame(&self, address: u64, physical: u64) -> Frame {
         let mut first = line_of(physical) & !u64::from(LINES_PER_PAGE - 1);
         let fused = self.memory.locate(first).is_some();
-        if fused && (self.sanitizer.as_ref()).is_some_and(|s| s.is_incoherent(physical)) {
+        let is_incoherent = |s: &Sanitizer| s.is_incoherent(address, physical);
+        if fused && self.sanitizer.as_ref().is_some_and(is_incoherent) {
             first = view_of(self.node, first);
         }
         // Pools are whole pages, and so are their places in the directory.

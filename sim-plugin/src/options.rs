@@ -55,6 +55,8 @@ pub struct Options {
     pub vectors: Option<u64>,
     /// File that the sanitizers of all machines share.
     pub sanitizer: Option<String>,
+    /// Whether the sanitizer looks at programs, too. Slow.
+    pub users: bool,
 }
 
 impl Options {
@@ -68,6 +70,7 @@ impl Options {
         let (mut windows, mut sites, mut node) = (None, None, None);
         let (mut config, mut caches, mut pools) = (None, None, None);
         let (mut trace, mut check, mut sanitizer, mut vectors) = (None, None, None, None);
+        let mut users = None;
         for arg in args {
             let (key, value) = arg
                 .split_once('=')
@@ -86,11 +89,12 @@ impl Options {
                 "vectors" => vectors.replace(parse_address(key, value)?).is_none(),
                 "check" => check.replace(parse_switch(key, value)?).is_none(),
                 "sanitizer" => sanitizer.replace(value.to_string()).is_none(),
+                "users" => users.replace(parse_switch(key, value)?).is_none(),
                 "trace" => trace.replace(value.to_string()).is_none(),
                 _ => {
                     return Err(format!(
                         "unknown option {key:?}; possible: out, level, unit, windows, sites, node, \
-                         config, caches, pools, vectors, trace, check, sanitizer"
+                         config, caches, pools, vectors, trace, check, sanitizer, users"
                     ));
                 }
             };
@@ -112,6 +116,7 @@ impl Options {
             trace,
             check: check.unwrap_or(false),
             sanitizer,
+            users: users.unwrap_or(false),
         })
     }
 }
@@ -197,7 +202,7 @@ mod tests {
             (
                 &["ou=x"],
                 "unknown option \"ou\"; possible: out, level, unit, windows, sites, node, config, \
-                 caches, pools, vectors, trace, check, sanitizer",
+                 caches, pools, vectors, trace, check, sanitizer, users",
             ),
             (
                 &["out=x", "level=all"],

@@ -4,14 +4,15 @@
 //!
 //! Seen are accesses that kernels make through their map of fused memory, and the flushes there.
 //! Programs cannot use these addresses; what kernels do in frames of users is left out
-//! ([`dyad_sim_model::incoherent::frames`]), and so are the clock and the words for tests.
+//! ([`dyad_sim_model::incoherent::frames`]), and so are the clock and the words for tests. On demand (`users`) those of programs are seen
+//! in memory that they keep coherent by themselves.
 
 use std::mem::offset_of;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use dyad_abi::user::PAGE_SIZE;
+use dyad_abi::user::{HEAP_END, INCOHERENT_BASE, PAGE_SIZE};
 use dyad_retype::FrameWord;
 use dyad_shm::quiesce::{NodePublication, QuiesceArea};
 use dyad_shm::superblock::{
@@ -70,6 +71,11 @@ const fn newer(old: u64, now: u64) -> bool {
     now >> 16 > old >> 16
 }
 
+/// Whether an address is in memory that programs keep coherent by themselves.
+pub fn is_of_program(address: u64) -> bool {
+    (INCOHERENT_BASE..HEAP_END).contains(&address)
+}
+
 /// The sanitizer of a machine.
 #[derive(Debug)]
 pub struct Sanitizer {
@@ -77,6 +83,8 @@ pub struct Sanitizer {
     words: &'static [AtomicU64],
     frames: Frames<Pools>,
     node: u8,
+    /// Whether programs are watched.
+    users: bool,
     /// Where the node publishes the end of its rounds.
     publication: u64,
     found: Mutex<Findings>,
@@ -96,6 +104,7 @@ impl Sanitizer {
         node: usize,
         state: &str,
         pools: &[&str],
+        users: bool,
     ) -> Result<Sanitizer, String> {
         let shape = Shape::new(config.nodes.len(), &config.pools)?;
         let words = ffi::map_words(Path::new(state), shape.words() as usize)?;
@@ -109,6 +118,7 @@ impl Sanitizer {
             words,
             frames: Frames(Pools(pools.collect::<Result<_, String>>()?)),
             node: node as u8,
+            users,
             publication: publication(node),
             found: Mutex::default(),
             pending: Mutex::default(),
@@ -119,14 +129,14 @@ impl Sanitizer {
         Incoherent::new(&self.shape, self.words)
     }
 
-    /// Whether code at an address is watched: kernels'.
-    pub const fn watches(address: u64) -> bool {
-        address >> 63 != 0
+    /// Whether code at an address is watched: kernels', and that of programs on demand.
+    pub const fn watches(&self, address: u64) -> bool {
+        address >> 63 != 0 || self.users
     }
 
     /// Whether each node has the caches' copies of an address in a pool for itself.
-    pub fn is_incoherent(&self, physical: u64) -> bool {
-        !is_left_out(physical) && !self.frames.is_user(physical)
+    pub fn is_incoherent(&self, address: u64, physical: u64) -> bool {
+        is_of_program(address) || !is_left_out(physical) && !self.frames.is_user(physical)
     }
 
     /// Who watches a CPU.
@@ -196,6 +206,23 @@ impl Sink for &Sanitizer {
     }
 }
 
+/// Whether a read was stale.
+struct Stale {
+    sink: &'static Sanitizer,
+    found: bool,
+}
+
+impl Sink for Stale {
+    fn finding(&mut self, finding: Finding) {
+        self.found |= finding.kind == dyad_sim_model::incoherent::Kind::StaleRead;
+        self.sink.finding(finding);
+    }
+
+    fn pending(&mut self, new: Pending) {
+        self.sink.pending(new);
+    }
+}
+
 /// What a CPU's accesses are reported to.
 struct CpuWatcher {
     sanitizer: &'static Sanitizer,
@@ -206,8 +233,9 @@ struct CpuWatcher {
 impl CpuWatcher {
     /// The instruction at `pc`, if what it accesses counts.
     fn who(&mut self, pc: u64, address: u64, physical: u64) -> Option<Who> {
-        let fused = (FUSED_BASE..FUSED_END).contains(&address);
-        if !fused || !self.sanitizer.is_incoherent(physical) {
+        let is_seen = (FUSED_BASE..FUSED_END).contains(&address)
+            || self.sanitizer.users && is_of_program(address);
+        if !is_seen || !self.sanitizer.is_incoherent(address, physical) {
             return None;
         }
         self.accesses += 1;
@@ -235,6 +263,15 @@ impl Watcher for CpuWatcher {
         let memory = sink.memory();
         let bytes = a.bytes as u32;
         match a.kind {
+            Kind::Load if is_of_program(a.address) => {
+                let mut stale = Stale { sink, found: false };
+                memory.load(who, a.physical, bytes, a.value, &mut stale);
+                // A program finds by a stamp that a copy is old, drops it and reads again. What has been read here is new, so
+                // the program does not: it is done for it.
+                if stale.found {
+                    memory.flush(who, a.physical, &mut sink);
+                }
+            }
             Kind::Load => memory.load(who, a.physical, bytes, a.value, &mut sink),
             Kind::Fetch => {}
             Kind::Store => memory.store(who, a.physical, bytes, a.value, &mut sink),

@@ -404,8 +404,11 @@ pub struct ReportText {
 /// First word of an invocation of the pager.
 pub mod pager {
     /// `(length, home)`: new zero-filled memory. `home` is 0: each page is of the node that touches it
-    /// first; or 1 and the number of a node: of that one, while it lives. Value: its address.
+    /// first; or 1 and the number of a node: of that one, while it lives. With [`INCOHERENT`] its address is from
+    /// [`INCOHERENT_BASE`](crate::user::INCOHERENT_BASE) on. Value: its address.
     pub const MAP_ANON: u64 = 1;
+    /// A bit of `home`: the program keeps caches of this memory coherent by itself.
+    pub const INCOHERENT: u64 = 1 << 8;
     /// `(address, length)`: gives back memory that `MAP_ANON` gave.
     pub const UNMAP: u64 = 2;
     /// `(program)`: the program has ended: takes away all it had. From init only.

@@ -10,7 +10,8 @@
 //! | `0x4800_0000 ..` | per-ISA constants, one alias per ISA |
 //! | `0x5000_0000 ..` | shared read-only data, data, bss |
 //! | [`TCB_BASE`]` ..` | thread control blocks |
-//! | [`HEAP_BASE`]`..`[`HEAP_END`] | memory from `MapAnon` |
+//! | [`HEAP_BASE`]`..`[`INCOHERENT_BASE`] | memory from `MapAnon` |
+//! | [`INCOHERENT_BASE`]`..`[`HEAP_END`] | the same, whose caches the program does not count on to be coherent |
 //! | [`data_stack`] | data stacks, one per thread, the same on every ISA |
 //! | [`stack_slot`] | native stacks, one per thread and ISA |
 
@@ -42,6 +43,9 @@ pub const IMAGE_END: u64 = 0xF000_0000;
 pub const TCB_BASE: u64 = 0x1_0000_0000;
 /// Start of the addresses that `MapAnon` hands out.
 pub const HEAP_BASE: u64 = 0x10_0000_0000;
+/// Start of the addresses for memory whose lines the program writes back and drops by itself. To kernels it is memory as any other. The
+/// simulator, without coherent caches, does not keep caches of it coherent.
+pub const INCOHERENT_BASE: u64 = 0x0800_0000_0000;
 /// End of the addresses that `MapAnon` hands out.
 pub const HEAP_END: u64 = 0x1000_0000_0000;
 

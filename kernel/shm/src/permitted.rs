@@ -25,16 +25,19 @@ pub enum Permitted {
     Lookup = 3,
     /// Whether a guard is alive.
     Guard = 4,
+    /// The stamp of a line that a program reads without dropping it first.
+    Stamp = 5,
 }
 
 impl Permitted {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Permitted; 5] = [
+    pub const ALL: [Permitted; 6] = [
         Permitted::Placement,
         Permitted::Announced,
         Permitted::Object,
         Permitted::Lookup,
         Permitted::Guard,
+        Permitted::Stamp,
     ];
 
     /// The word that is read, and why old bytes do no harm.
@@ -56,6 +59,10 @@ impl Permitted {
             Permitted::Guard => {
                 "the count of a capability's guard: a revocation elsewhere shows in this node's next \
                  round"
+            }
+            Permitted::Stamp => {
+                "the stamp of a line that a program reads in place: a copy with another stamp than the \
+                 one that is meant is dropped and read again"
             }
             Permitted::Announced => {
                 "what a thread is handed over for, to mark the time: its owner word decides, at \

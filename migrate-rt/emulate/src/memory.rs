@@ -168,8 +168,8 @@ pub trait Memory {
     /// They cannot be written; none has been.
     fn store<const N: usize>(&mut self, va: u64, bytes: [u8; N]) -> Result<(), Fault>;
 
-    /// Writes the line of the caches at `va` back to memory, and drops it unless it `stays`. Where caches are coherent, nobody can
-    /// tell, and it is looked only whether there is memory.
+    /// Writes the line of the caches at `va` back to memory, and drops it unless it `stays`. Where caches are coherent, that
+    /// changes nothing, and it is looked only whether there is memory.
     ///
     /// # Errors
     ///

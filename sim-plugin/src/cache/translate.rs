@@ -102,13 +102,13 @@ impl Cpu {
 
     /// An access of a walk to a table's entry.
     fn walk_access<const KIND: u8>(&mut self, physical: u64) {
-        let frame = self.setup.frame(physical);
         // The kernel's name for it.
         let base = match self.setup.is_fused(physical) {
             true => FUSED_BASE,
             false => PRIVATE_BASE,
         };
         let address = base.wrapping_add(physical);
+        let frame = self.setup.frame(address, physical);
         let watched = Watched {
             kind: match KIND {
                 Kind::LOAD => coherent::Kind::Load,

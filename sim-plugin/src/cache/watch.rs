@@ -100,7 +100,7 @@ impl Cpu {
             return;
         };
         let true_frame = match place {
-            Place::Memory(physical) => Some(self.setup.frame(physical)),
+            Place::Memory(physical) => Some(self.setup.frame(address, physical)),
             Place::Device(_) => None,
         };
         // A frame may have changed hands since.
@@ -127,7 +127,7 @@ impl Cpu {
             return Some(frame);
         }
         match probe.place(address) {
-            Some(Place::Memory(physical)) => Some(self.setup.frame(physical)),
+            Some(Place::Memory(physical)) => Some(self.setup.frame(address, physical)),
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Caches of the node that a thread runs on: for memory whose caches nobody keeps coherent.
+//! Caches of the node that a thread runs on: for memory whose caches the program keeps coherent.
 //!
 //! ```no_run
 //! use core::sync::atomic::{AtomicU64, Ordering};
@@ -26,11 +26,12 @@
 //! is lost. A write-back writes whole lines, so two nodes must not store to one line without a hand-over.
 //!
 //! The machines that Dyad runs on have coherent caches. What a program forgets to write back or to drop shows nowhere but in the
-//! simulator.
+//! simulator: in a run with `--coherence incoherent --sanitize user`, and in memory that is said to be incoherent ([`IncoherentWords`]).
 
 use dyad_sys::cache;
 
 pub use cache::LINE_BYTES;
+pub use dyad_rt::IncoherentWords;
 
 /// The bytes of a value.
 fn bytes<T: ?Sized>(value: &T) -> (u64, u64) {

@@ -479,7 +479,9 @@ fn serve(program: &Arc<Program>, service: CapIndex, [what, a, b, c]: [u64; 4]) -
             let report = unsafe { bytes.as_ptr().cast::<ReportText>().read_unaligned() };
             record(&mut program.state().outcome, &report).map(|()| 0)
         }
-        (slot::PAGER, pager::MAP_ANON) if b as usize > program.config.nodes.len() => {
+        (slot::PAGER, pager::MAP_ANON)
+            if (b & !pager::INCOHERENT) as usize > program.config.nodes.len() =>
+        {
             Err(Error::NoSuchNode)
         }
         (slot::PAGER, pager::MAP_ANON) => map(program, a),

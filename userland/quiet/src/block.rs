@@ -13,6 +13,7 @@ use core::sync::atomic::Ordering;
 
 use dyad_coherence::{GlobalMem, LINE_BYTES};
 use dyad_shm::PhysAddr;
+use dyad_shm::permitted::Permitted;
 
 /// Words of payload of a line.
 pub const PAYLOAD: usize = LINE_BYTES as usize / 8 - 1;
@@ -147,7 +148,8 @@ impl Blocks {
     pub fn read(&self, mem: &impl GlobalMem, block: Ref, n: u64) -> Result<[u64; PAYLOAD], Gone> {
         let at = self.at(block.line() + n).ok_or(Gone)?;
         // May be old: what is not the stamp that is meant is read again.
-        if mem.load(at, Ordering::Acquire) != block.stamp() {
+        let may_be_old = mem.load_permitted::<{ Permitted::Stamp as u32 }>(at, Ordering::Acquire);
+        if may_be_old != block.stamp() {
             // A copy from before the lines were reused, or one that a cache has fetched since.
             mem.invalidate(at, LINE_BYTES);
             if mem.load(at, Ordering::Acquire) != block.stamp() {

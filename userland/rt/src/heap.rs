@@ -72,7 +72,7 @@ struct Areas {
 // a thread.
 unsafe impl Send for Areas {}
 
-/// A thread was lost with its node while it changed a heap, which nobody can change any more. Blocks that it has handed out stay
+/// A thread was lost with its node while it changed a heap, which cannot be changed any more. Blocks that it has handed out stay
 /// usable.
 #[derive(Clone, Copy, Debug)]
 struct Lost;

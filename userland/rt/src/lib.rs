@@ -24,9 +24,11 @@ mod local;
 mod lock;
 pub mod spine;
 pub mod sync;
+mod words;
 
 pub use local::ProgramLocal;
 pub use lock::{Lock, LockGuard};
+pub use words::IncoherentWords;
 
 #[cfg(test)]
 mod tests;

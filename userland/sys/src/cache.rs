@@ -1,7 +1,7 @@
 //! The caches of the calling thread's node: writing lines back to memory, and dropping them, with the instructions of user mode
 //! (CLWB, CLFLUSH; DC CVAC, DC CIVAC).
 //!
-//! Programs need this for memory whose caches nobody keeps coherent, and for nothing else. It changes no value that a program can
+//! Programs need this for memory whose caches they keep coherent, and for nothing else. It changes no value that a program can
 //! read: what a thread has stored is written back, never lost. A thread that wants to read what another node has written drops the lines
 //! before; one that wants others to read what it has written writes the lines back after. Bytes are addressed by lines of
 //! [`LINE_BYTES`] that contain them.

@@ -38,8 +38,9 @@ pub use cap::Translation;
 pub use dyad_abi::{CpuId, Error, Isa, NodeId, Result};
 pub use program::{
     abandon, args, counted, environment, exit, in_invocation, info, input, is_live, is_multiple,
-    kernel_count, map_anon, map_anon_on, memory_state, migrate, now, sim_count, sleep_until,
-    sys_info, texts, translate, unmap, wall_and_seed, where_am_i, yield_now,
+    kernel_count, map_anon, map_anon_incoherent, map_anon_on, memory_state, migrate, now,
+    sim_count, sleep_until, sys_info, texts, translate, unmap, wall_and_seed, where_am_i,
+    yield_now,
 };
 pub use request::{is_requested, request_move, take_request, withdraw_request};
 pub use text::{report_check, report_counter, write};

@@ -157,6 +157,16 @@ pub fn map_anon_on(len: u64, node: NodeId) -> Result<NonNull<u8>> {
     map(len, node.index() as u64 + 1)
 }
 
+/// Like [`map_anon`], at addresses from [`INCOHERENT_BASE`](dyad_abi::user::INCOHERENT_BASE) on: the program writes lines of this memory
+/// back and drops them, as if no caches were coherent. In a run without coherent caches the simulator has each node keep lines of it for itself.
+///
+/// # Errors
+///
+/// Those of [`map_anon`]; `Denied` over several kernels, whose memory is coherent page by page.
+pub fn map_anon_incoherent(len: u64) -> Result<NonNull<u8>> {
+    map(len, pager::INCOHERENT)
+}
+
 fn map(len: u64, home: u64) -> Result<NonNull<u8>> {
     let len = len
         .checked_next_multiple_of(PAGE_SIZE)

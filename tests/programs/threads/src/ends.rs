@@ -56,6 +56,37 @@ pub fn leave() -> Result<()> {
     Err(Cap::<Thread>::at(slot::THREAD).exit(0).into())
 }
 
+/// Threads begin on all nodes, each with a number that no thread has had, while the program ends, after so many milliseconds.
+pub fn begin_and_exit(millis: u64) -> Result<()> {
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    fn begin_for_ever(nodes: &[NodeId]) {
+        loop {
+            let n = STARTED.fetch_add(1, Ordering::Relaxed) as usize;
+            // Without a free number nothing begins.
+            let _ = thread::spawn_on(nodes[n % nodes.len()], || {
+                thread::sleep(Duration::from_secs(60));
+            });
+        }
+    }
+    let nodes = nodes()?;
+    for n in 0..3 {
+        let all = nodes.clone();
+        let _ = thread::spawn_on(nodes[n % nodes.len()], move || {
+            if n == 0 {
+                until_ready(1);
+                let end = Instant::now() + Duration::from_millis(millis);
+                while Instant::now() < end {}
+                let process = Cap::<Sinv>::at(slot::PROCESS);
+                let _ = process.request([process::EXIT, 0, 0, 0]);
+            }
+            begin_for_ever(&all)
+        })?;
+    }
+    ready();
+    begin_for_ever(&nodes);
+    Ok(())
+}
+
 fn wait_for_ever() {
     ready();
     let mut guard = NEVER.lock();

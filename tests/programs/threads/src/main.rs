@@ -24,6 +24,7 @@
 //! | `work` | for `--seconds`, threads on all nodes lock, allocate and pass numbers on, while nodes may die |
 //! | `served` | for `--seconds`, threads on other nodes use services all the time while these may die; the first one goes on being served |
 //! | `lost` | threads on node 1 wait, hold and compute until that dies; the others learn it |
+//! | `begin-and-exit` | threads begin on all nodes, with numbers that have never begun, while one ends the program after `--rounds` milliseconds |
 //! | `outlive` | for `--seconds`, threads on all nodes write pages of their own and read those of others, while a node may die |
 #![no_std]
 #![no_main]
@@ -85,6 +86,7 @@ fn scene(name: &str, args: &Args) -> Result<()> {
         "exit" => ends::exit(),
         "codes" => ends::codes(),
         "leave" => ends::leave(),
+        "begin-and-exit" => ends::begin_and_exit(rounds(args, 1)?),
         "panic" => ends::panic(),
         "fault" => ends::fault(),
         "overflow" => ends::overflow(),
@@ -104,10 +106,30 @@ fn scene(name: &str, args: &Args) -> Result<()> {
 
 #[dyad::task]
 async fn main(args: Args) -> Result<()> {
-    const SCENES: [&str; 22] = [
-        "all", "spawn", "heap", "sync", "scope", "many", "futex", "counts", "race", "exit",
-        "panic", "fault", "overflow", "async", "lost", "work", "served", "codes", "leave",
-        "writers", "oracle", "outlive",
+    const SCENES: [&str; 23] = [
+        "all",
+        "spawn",
+        "heap",
+        "sync",
+        "scope",
+        "many",
+        "futex",
+        "counts",
+        "race",
+        "exit",
+        "panic",
+        "fault",
+        "overflow",
+        "async",
+        "lost",
+        "work",
+        "served",
+        "codes",
+        "leave",
+        "writers",
+        "oracle",
+        "outlive",
+        "begin-and-exit",
     ];
     args.expect_options(&[
         "--scene",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dyad_abi::Isa::{self, Aarch64, X86_64};
 use dyad_abi::boot::OnDeath;
-use dyad_launcher::config::RunConfig;
+use dyad_launcher::config::{RunConfig, Sim};
 use dyad_tier::{Tiers, size};
 use libtest_mimic::{Failed, Trial};
 
@@ -33,6 +33,11 @@ pub fn trials() -> Vec<Trial> {
                 let mut all = mixes.iter();
                 all.try_for_each(|mix| stores(&nodes, mix, requests))
             },
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
+            "no_line_is_forgotten",
+            forgets,
         ),
         test(
             Tiers::FULL.and(Tiers::LONG),
@@ -101,6 +106,43 @@ fn deaths() -> Result<(), Failed> {
             return ended.because(format_args!(
                 "{store}: {unanswered:?} requests without an answer"
             ));
+        }
+    }
+    Ok(())
+}
+
+/// Where caches are not coherent, the store that is read in place writes back and drops all that it must; what it forgets is found.
+fn forgets() -> Result<(), Failed> {
+    for (caches, finding) in [
+        ("incoherent", None),
+        ("no-write-back", Some("unpublished")),
+        ("no-drop", Some("stale-read")),
+    ] {
+        let requests = match finding {
+            None => size(2_000, 2_000, 100_000),
+            Some(_) => 1_000,
+        };
+        let args = format!(
+            "--store lib --caches {caches} --requests {requests} --items 50 --value 150 --rounds 3000"
+        );
+        let config = RunConfig {
+            nodes: vec![X86_64, Aarch64],
+            coherent: false,
+            sim: Sim::Cache,
+            sanitize_users: true,
+            work: console::app("kv", args),
+            timeout: Some(Duration::from_secs(120 + requests / 20)),
+            ..RunConfig::default()
+        };
+        let (report, text) = console::run(&config);
+        let check = report.checks.iter().find(|c| c.name == "sim.sanitizer");
+        let check = check.ok_or("nothing was looked for")?;
+        let as_it_should = match finding {
+            None => check.ok && report.failure().is_none(),
+            Some(kind) => !check.ok && text.contains(&format!("\n  {kind}")),
+        };
+        if !as_it_should {
+            return console::because(&text, format_args!("{caches}: {}", check.detail));
         }
     }
     Ok(())

@@ -105,6 +105,11 @@ pub fn trials() -> Vec<Trial> {
         ),
         test(
             Tiers::FULL.and(Tiers::LONG),
+            "threads_begin_while_the_program_ends",
+            begin_and_exit,
+        ),
+        test(
+            Tiers::FULL.and(Tiers::LONG),
             "a_group_ends_with_its_first_node",
             deaths::of_the_origin,
         ),
@@ -363,6 +368,28 @@ fn oracle() -> Result<(), Failed> {
             &console::good(&config)?,
             ["threads.oracle", "threads.oracle-sums"],
         )?;
+    }
+    Ok(())
+}
+
+/// A thread that begins when its program is ending is no failure of the peer that makes it.
+fn begin_and_exit() -> Result<(), Failed> {
+    for n in 0..size(2, 2, 60) {
+        let config = RunConfig {
+            nodes: [PAIR, REVERSED, TWO_OF_ONE][n as usize % 3].to_vec(),
+            kernels: Kernels::Multiple,
+            work: console::app(
+                "threads",
+                format!("--scene begin-and-exit --rounds {}", 3 + n * 9 % 17),
+            ),
+            timeout: Some(Duration::from_secs(60)),
+            ..RunConfig::default()
+        };
+        let (_, text) = console::good(&config)?;
+        // What services say of their own end.
+        if let Some(said) = text.lines().find(|l| l.contains("service: peer")) {
+            return console::because(&text, said);
+        }
     }
     Ok(())
 }

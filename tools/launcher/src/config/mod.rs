@@ -24,7 +24,7 @@ use crate::sim::{Setup, System};
 
 pub use settings::{File, Json, Number, OUTPUT, Output, Settings};
 pub use test::TestOptions;
-pub use value::{BlockSize, Bytes, Named, Names, Nodes, OrderName, PoolSize, Whole};
+pub use value::{BlockSize, Bytes, Named, Names, Nodes, OrderName, PoolSize, Sanitized, Whole};
 
 /// The program that `run` runs unless told otherwise.
 pub const DEFAULT_APP: &str = "hop";
@@ -133,6 +133,8 @@ pub struct RunConfig {
     pub setup: Setup,
     /// Whether the plugin observes windows of measurement.
     pub windows: bool,
+    /// Whether the sanitizer looks at programs, too.
+    pub sanitize_users: bool,
     /// Whether everything that is done to memory is written to `node{n}.trace`.
     pub memory_trace: bool,
     /// Whether it is kept which instructions are executed in windows.
@@ -174,6 +176,7 @@ impl Default for RunConfig {
             sim: Sim::Off,
             setup: Setup::default(),
             windows: false,
+            sanitize_users: false,
             memory_trace: false,
             sites: false,
             shm_dir: PathBuf::from("/dev/shm"),

@@ -13,7 +13,7 @@ use dyad_sim_model::config::{Coherence, MemoryModel, Order};
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::{Map, Value};
 
-use super::value::{self, BlockSize, Named, Nodes, OrderName, PoolSize, Whole};
+use super::value::{self, BlockSize, Named, Nodes, OrderName, PoolSize, Sanitized, Whole};
 use super::{DEFAULT_APP, RunConfig, Sim, Work, input};
 use crate::error::Error;
 use crate::sim::{Layer, Profile, profile};
@@ -149,6 +149,10 @@ pub struct Settings {
     /// needs --windows. Slow
     #[arg(long, help_heading = SIMULATION)]
     pub sites: bool,
+    /// Whose accesses are looked at in runs without coherent caches, with --sim cache or timing: those of kernels, or
+    /// those of programs, too, to memory that they keep coherent by themselves (slow) [default: kernel]
+    #[arg(long, value_name = "WHO", help_heading = SIMULATION)]
+    pub sanitize: Option<Named<Sanitized>>,
     /// Write everything that is done to memory to node0.trace and so on in the logs; needs --sim cache or
     /// timing. With --order strict the traces of all nodes can be put together
     #[arg(long, help_heading = SIMULATION)]
@@ -542,6 +546,14 @@ impl Settings {
         c.sites = self.sites;
         if c.sites && !c.windows {
             return Err("sites are those of windows: add --windows".into());
+        }
+        c.sanitize_users = self.sanitize.map(|s| s.0) == Some(Sanitized::User);
+        if c.sanitize_users && !c.is_sanitized() {
+            return Err(
+                "programs are looked at where caches are not coherent, by the levels that see accesses: add \
+                        --coherence incoherent and --sim cache or timing"
+                    .into(),
+            );
         }
         c.memory_trace = self.memory_trace;
         if c.memory_trace && !matches!(c.sim, Sim::Cache | Sim::Timing) {

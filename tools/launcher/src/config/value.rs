@@ -63,6 +63,7 @@ names! {
     "memory model": MemoryModel;
     "mode of caches": Coherence;
     "order": OrderName;
+    "code that the sanitizer watches": Sanitized;
 }
 
 /// A value of a type with named values, as a setting.
@@ -94,6 +95,28 @@ impl<T: Names> FromStr for Named<T> {
 impl<T: Names> fmt::Display for Named<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.name())
+    }
+}
+
+/// Whose accesses to memory without coherent caches are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sanitized {
+    /// Those of kernels.
+    Kernel,
+    /// Those of programs, too, to memory that they keep coherent by themselves.
+    User,
+}
+
+impl Sanitized {
+    /// Both.
+    pub const ALL: [Sanitized; 2] = [Sanitized::Kernel, Sanitized::User];
+
+    /// Name on command lines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Sanitized::Kernel => "kernel",
+            Sanitized::User => "user",
+        }
     }
 }
 

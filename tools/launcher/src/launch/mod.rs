@@ -150,7 +150,7 @@ fn run_steps(
 
 /// Puts the reports of the plugins together and adds what they say about the simulation itself to
 /// the checks.
-fn judge(report: &mut RunReport, kernels: Kernels) {
+fn judge(report: &mut RunReport, kernels: Kernels, program: &str) {
     let Some(outcome) = &mut report.simulation else {
         return;
     };
@@ -176,8 +176,11 @@ fn judge(report: &mut RunReport, kernels: Kernels) {
         machines.push(machine.unwrap_or_default());
     }
     let is_group = kernels == Kernels::Multiple;
-    let images: Vec<PathBuf> = (report.nodes.iter())
-        .map(|node| report.dir.join(format!("kernel-{}", node.isa)))
+    let images: Vec<[PathBuf; 2]> = (report.nodes.iter())
+        .map(|node| {
+            let program = format!("{program}.{}.elf", node.isa);
+            [format!("kernel-{}", node.isa), program].map(|name| report.dir.join(name))
+        })
         .collect();
     let mut verdicts = outcome.take(&machines);
     if is_group && outcome.config.level >= Level::Cache {

@@ -281,6 +281,9 @@ impl System {
                             }
                             if let Some(state) = &sanitizer {
                                 options.push_str(&format!(",sanitizer={}", quoted(&state.path())));
+                                if config.sanitize_users {
+                                    options.push_str(",users=on");
+                                }
                             }
                             options
                         },

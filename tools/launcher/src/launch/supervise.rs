@@ -572,7 +572,7 @@ impl<'a> Supervisor<'a> {
                 console: std::mem::take(&mut node.console),
             });
         }
-        super::judge(self.report, self.config.kernels);
+        super::judge(self.report, self.config.kernels, self.config.work_name());
     }
 }
 

@@ -130,11 +130,12 @@ impl Outcome {
         }
     }
 
-    /// Explains what the machines' sanitizers have found. `kernels` are the images of the nodes.
+    /// Explains what the machines' sanitizers have found. `images` are those of the nodes: the kernel's, and the program's if there is
+    /// one.
     pub fn sanitize(
         &mut self,
         machines: &[Option<MachineReport>],
-        kernels: &[PathBuf],
+        images: &[[PathBuf; 2]],
     ) -> Option<Verdict> {
         let reports: Vec<_> = machines
             .iter()
@@ -149,7 +150,7 @@ impl Outcome {
             ok,
             detail,
         };
-        match sanitizer::explain(&self.config, &reports, kernels) {
+        match sanitizer::explain(&self.config, &reports, images) {
             Ok(report) => {
                 let verdict = verdict(report.ok(), report.summary());
                 self.sanitizer = Some(report);

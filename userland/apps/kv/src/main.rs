@@ -18,7 +18,7 @@
 //! | `--rounds` | of quiescence, each second and node | 300 |
 //! | `--seed` | of the requests | 0 |
 //! | `--order` | by what it is known which operation came first: `count`, a word that all count up, which costs each operation two accesses to it; `time`, the fused clock, which is exact with a simulator only | `count` |
-//! | `--caches` | of the store that is read in place: `coherent`; `incoherent`: it writes back what others read, and drops what it has read | `coherent` |
+//! | `--caches` | of the store that is read in place: `coherent`; `incoherent`: it writes back what others read, and drops what it has read; `no-write-back`, `no-drop`: it forgets the one or the other, for the sanitizer to find | `coherent` |
 //!
 //! A node may die, but for the first one (`--on-death survive`). What a server had alone is lost with it, and a put under way may
 //! be made or not. In the store that is read in place the next server takes the shards over; of replicas the others go on, with what
@@ -53,7 +53,7 @@ use dyad_ycsb::{Choice, Mix};
 
 use client::Asked;
 use log::Log;
-use memory::Memory;
+use memory::{Memory, Mistake};
 use server::Served;
 
 /// Which store.
@@ -62,6 +62,16 @@ enum Kind {
     Lib,
     Partitioned,
     TwoPhase,
+}
+
+/// Values of `--caches`.
+const CACHES: [&str; 4] = ["coherent", "incoherent", "no-write-back", "no-drop"];
+
+/// Who keeps caches coherent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Caches {
+    Coherent,
+    Incoherent(Option<Mistake>),
 }
 
 /// What a run is made of.
@@ -75,8 +85,8 @@ struct Plan {
     value: usize,
     rounds: u64,
     seed: u64,
-    /// Whether the store that is read in place writes lines back and drops them.
-    flushes: bool,
+    /// Whether caches are coherent of the store that is read in place; if not, what it forgets.
+    caches: Caches,
     /// Whether operations are in the order of the clock.
     by_time: bool,
     servers: usize,
@@ -99,7 +109,7 @@ struct Shared {
     finished: Arc<AtomicU64>,
     /// Stations whose thread could not begin, because its node had died, by bit.
     absent: Arc<AtomicU64>,
-    /// What each client has asked. It outlives the client. Nobody frees it, since the lock of the heap that it is in may have been lost
+    /// What each client has asked. It outlives the client. It is not freed, since the lock of the heap that it is in may have been lost
     /// with its node.
     logs: &'static [Log],
 }
@@ -231,7 +241,12 @@ fn plan(args: &Args) -> Result<Plan> {
         value: args.number("--value", 32, 8..=4096)? as usize,
         rounds: args.number("--rounds", 300, 0..=100_000)?,
         seed: args.number("--seed", 0, 0..=u64::MAX)?,
-        flushes: args.one_of("--caches", &["coherent", "incoherent"], "coherent")? == "incoherent",
+        caches: match args.one_of("--caches", &CACHES, CACHES[0])? {
+            "coherent" => Caches::Coherent,
+            "incoherent" => Caches::Incoherent(None),
+            "no-write-back" => Caches::Incoherent(Some(Mistake::NoWriteBack)),
+            _ => Caches::Incoherent(Some(Mistake::NoDrop)),
+        },
         by_time: args.one_of("--order", &["count", "time"], "count")? == "time",
         servers,
         clients: (nodes - nodes / 2).max(1),
@@ -253,7 +268,10 @@ async fn main(args: Args) -> Result<()> {
     let shared = Shared {
         plan,
         network: Network::new(Config::new(plan.servers + plan.clients))?,
-        common: Memory::new(bytes, plan.flushes),
+        common: match plan.caches {
+            Caches::Coherent => Memory::new(bytes),
+            Caches::Incoherent(mistake) => Memory::incoherent(bytes, mistake)?,
+        },
         count: Arc::new(AtomicU64::new(0)),
         ready: Arc::new(AtomicU64::new(0)),
         finished: Arc::new(AtomicU64::new(0)),

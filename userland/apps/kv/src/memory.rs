@@ -3,7 +3,8 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-use dyad::cache;
+use dyad::Result;
+use dyad::cache::{self, IncoherentWords};
 use dyad_coherence::{GlobalMem, LINE_BYTES, atomic};
 use dyad_shm::PhysAddr;
 
@@ -12,32 +13,50 @@ const WORDS: u64 = LINE_BYTES / 8;
 /// A line, at a multiple of its size.
 #[derive(Default)]
 #[repr(align(64))]
-struct Line([AtomicU64; WORDS as usize]);
+pub struct Line([AtomicU64; WORDS as usize]);
 
 /// Lines of words, zero at first. Addresses begin at 0.
 #[derive(Clone)]
-pub struct Memory {
-    lines: Arc<[Line]>,
-    /// Nobody keeps caches coherent: lines are written back and dropped.
-    flushes: bool,
+pub enum Memory {
+    /// All that nodes store, other nodes see.
+    Coherent(Arc<[Line]>),
+    /// Lines are written back and dropped, but for a mistake.
+    Incoherent(Arc<IncoherentWords>, Option<Mistake>),
+}
+
+/// What is forgotten, so that the simulator has something to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// Nothing is written back.
+    NoWriteBack,
+    /// Nothing is dropped.
+    NoDrop,
 }
 
 impl Memory {
-    /// So many bytes, rounded up to lines.
-    pub fn new(bytes: u64, flushes: bool) -> Memory {
+    /// So many bytes, rounded up to lines, with coherent caches.
+    pub fn new(bytes: u64) -> Memory {
         let lines = 0..bytes.div_ceil(LINE_BYTES);
-        Memory {
-            lines: lines.map(|_| Line::default()).collect(),
-            flushes,
-        }
+        Memory::Coherent(lines.map(|_| Line::default()).collect())
     }
 
-    /// The lines with these bytes, if there is something to do about them.
+    /// The same, without coherent caches.
+    pub fn incoherent(bytes: u64, mistake: Option<Mistake>) -> Result<Memory> {
+        let words = bytes.div_ceil(LINE_BYTES) * WORDS;
+        let words = IncoherentWords::new(words as usize)?;
+        Ok(Memory::Incoherent(Arc::new(words), mistake))
+    }
+
+    /// The words of these bytes, if there is something to do about them.
     #[inline]
-    fn to_flush(&self, at: PhysAddr, len: u64) -> Option<&[Line]> {
-        let end = (at.0 + len).div_ceil(LINE_BYTES) as usize;
-        let lines = self.lines.get((at.0 / LINE_BYTES) as usize..end);
-        lines.filter(|_| self.flushes)
+    fn to_flush(&self, at: PhysAddr, len: u64, forgets: Mistake) -> Option<&[AtomicU64]> {
+        let Memory::Incoherent(words, mistake) = self else {
+            return None;
+        };
+        if *mistake == Some(forgets) {
+            return None;
+        }
+        words.get((at.0 / 8) as usize..(at.0 + len).div_ceil(8) as usize)
     }
 
     /// A read-modify-write at memory: no copy of the line before, none afterwards.
@@ -50,15 +69,24 @@ impl Memory {
 
     #[inline]
     fn word(&self, at: PhysAddr) -> &AtomicU64 {
-        let (line, word) = (at.0 / LINE_BYTES, at.0 / 8 % WORDS);
-        &self.lines[line as usize].0[word as usize]
+        match self {
+            Memory::Coherent(lines) => {
+                let (line, word) = (at.0 / LINE_BYTES, at.0 / 8 % WORDS);
+                &lines[line as usize].0[word as usize]
+            }
+            Memory::Incoherent(words, _) => &words[(at.0 / 8) as usize],
+        }
     }
 }
 
 impl GlobalMem for Memory {
     fn contains(&self, at: PhysAddr, len: u64) -> bool {
         let end = at.0.checked_add(len);
-        end.is_some_and(|end| end <= self.lines.len() as u64 * LINE_BYTES)
+        let bytes = match self {
+            Memory::Coherent(lines) => lines.len() as u64 * LINE_BYTES,
+            Memory::Incoherent(words, _) => words.len() as u64 * 8,
+        };
+        end.is_some_and(|end| end <= bytes)
     }
 
     #[inline]
@@ -97,13 +125,15 @@ impl GlobalMem for Memory {
 
     #[inline]
     fn writeback(&self, at: PhysAddr, len: u64) {
-        self.to_flush(at, len)
+        self.to_flush(at, len, Mistake::NoWriteBack)
             .into_iter()
             .for_each(cache::write_back);
     }
 
     #[inline]
     fn invalidate(&self, at: PhysAddr, len: u64) {
-        self.to_flush(at, len).into_iter().for_each(cache::flush);
+        self.to_flush(at, len, Mistake::NoDrop)
+            .into_iter()
+            .for_each(cache::flush);
     }
 }

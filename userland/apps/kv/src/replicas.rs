@@ -119,7 +119,7 @@ impl Node {
         let place = layout(&shared.plan)?;
         let node = shared.node(own);
         let mut values = Own {
-            mem: Memory::new(place.bytes(), false),
+            mem: Memory::new(place.bytes()),
             table: Table::new(place),
             writer: Writer::new(place, node),
             rounds: Table::new(place).rounds(node),

@@ -180,7 +180,7 @@ impl<'s> Shards<'s> {
             node,
             // A part of its own is in memory of its own.
             mem: match plan.kind {
-                Kind::Partitioned => Memory::new(place.bytes(), false),
+                Kind::Partitioned => Memory::new(place.bytes()),
                 _ => shared.common.clone(),
             },
             table,

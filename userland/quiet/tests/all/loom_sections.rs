@@ -39,7 +39,7 @@ fn memory(lacks: Lacks, orders: &Orders) -> Arc<LoomMem> {
 /// thread of this model reads and writes.
 const SPARE: &[&str] = &[
     "order/quiet::block::publish::store#2",
-    "order/quiet::block::read::load",
+    "order/quiet::block::read::load_permitted",
     "order/quiet::section::advance::store_through",
     "order/quiet::section::drop::store",
     "order/quiet::section::passed::load_fresh",

@@ -9,7 +9,9 @@
 //! The client is named by the badge, which it cannot choose.
 
 use dyad_abi::service::{pager, process, program};
-use dyad_abi::user::{FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT, HEAP_BASE, HEAP_END, PAGE_SIZE};
+use dyad_abi::user::{
+    FAULT_NO_MEMORY, FAULT_SUPPLY_SHIFT, HEAP_BASE, HEAP_END, INCOHERENT_BASE, PAGE_SIZE,
+};
 use dyad_abi::{Error, NodeId, Result};
 
 use crate::mappings::{Mappings, Regions};
@@ -22,9 +24,15 @@ const RANGES: usize = 64;
 /// Limits of a client. Frames are bounded by its supplies; these bound its page tables.
 const LIMITS: Limits = Limits {
     start: HEAP_BASE,
-    end: HEAP_END,
+    end: INCOHERENT_BASE,
     bytes: 256 << 30,
     window: 256 << 20,
+};
+/// The same, of memory whose caches the client keeps coherent.
+const LIMITS_INCOHERENT: Limits = Limits {
+    start: INCOHERENT_BASE,
+    end: HEAP_END,
+    ..LIMITS
 };
 /// Pages reclaimed at a time.
 const PIECE: u64 = 256;
@@ -83,6 +91,8 @@ pub trait World {
 pub struct Pager {
     /// The books, by client. Each is for the threads of one client, and for init when the client has ended.
     books: [RobustLock<Mappings<RANGES>>; CLIENTS],
+    /// The same, of memory whose caches the client keeps coherent.
+    incoherent: [RobustLock<Mappings<RANGES>>; CLIENTS],
 }
 
 impl Pager {
@@ -90,6 +100,7 @@ impl Pager {
     pub const fn new() -> Pager {
         Pager {
             books: [const { RobustLock::new(Mappings::new(LIMITS)) }; CLIENTS],
+            incoherent: [const { RobustLock::new(Mappings::new(LIMITS_INCOHERENT)) }; CLIENTS],
         }
     }
 
@@ -118,36 +129,44 @@ impl Pager {
         k: &impl World,
         call: &Call,
         client: u64,
+        is_incoherent: bool,
     ) -> Result<RobustGuard<'_, Mappings<RANGES>>> {
+        let books = match is_incoherent {
+            false => &self.books,
+            true => &self.incoherent,
+        };
         usize::try_from(client)
             .ok()
-            .and_then(|c| self.books.get(c))
+            .and_then(|c| books.get(c))
             .ok_or(Error::Denied)?
             .try_lock_as(call.token, |other| k.is_inside(other))
     }
 
     fn map(&self, k: &impl World, call: &Call, len: u64, home: u64) -> Result<u64> {
-        let home = match home {
+        let is_incoherent = home & pager::INCOHERENT != 0;
+        let home = match home & !pager::INCOHERENT {
             0 => None,
             n => Some(NodeId::new(n - 1).ok_or(Error::NoSuchNode)?),
         };
-        let mut book = self.book(k, call, call.badge)?;
+        let mut book = self.book(k, call, call.badge, is_incoherent)?;
         book.map(&Client(k.space(call.badge)), len, home)
     }
 
     fn unmap(&self, k: &impl World, call: &Call, start: u64, len: u64) -> Result<u64> {
-        let mut book = self.book(k, call, call.badge)?;
+        let mut book = self.book(k, call, call.badge, start >= INCOHERENT_BASE)?;
         book.unmap(&Client(k.space(call.badge)), start, len)?;
         Ok(0)
     }
 
     fn end(&self, k: &impl World, call: &Call, client: u64) -> Result<u64> {
         // No thread of the client runs any more. One that has ended here is succeeded.
-        let mut book = self.book(k, call, client)?;
         let space = Client(k.space(client));
         let mut taken = 0;
-        while book.unmap_first(&space)? {
-            taken += 1;
+        for is_incoherent in [false, true] {
+            let mut book = self.book(k, call, client, is_incoherent)?;
+            while book.unmap_first(&space)? {
+                taken += 1;
+            }
         }
         Ok(taken)
     }

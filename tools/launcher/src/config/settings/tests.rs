@@ -182,7 +182,7 @@ fn all_settings_survive_being_merged() {
     let line = "run --nodes aarch64,x86_64 --cpus 2 --mem-local 64MiB --mem-cxl 1GiB --block-size 64MiB \
                 --kernels multiple --transport poll --ring-place cxl --fault-parts --on-death survive --coherence incoherent --timeout 7 --shm-dir /dev/shm --app npb --class W \
                 --grant all --env A=1 --env B= --stdin in.txt --random-seed 5 --rounds 9 --audit --slowpath --sim timing --model separated --profile artifact \
-                --order strict --seed 3 --windows --sites --memory-trace -- --a b";
+                --order strict --seed 3 --windows --sites --sanitize user --memory-trace -- --a b";
     let line = <Line as clap::Parser>::try_parse_from(line.split_whitespace()).unwrap();
     let all = line.file.settings;
     let command = Settings::augment_args(clap::Command::new("all"));

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use dyad_abi::user::USER_END;
 use dyad_shm::permitted::Permitted;
 use dyad_sim_model::config::SimConfig;
 use dyad_sim_model::incoherent::Kind;
@@ -90,13 +91,13 @@ pub struct Report {
     pub permitted: Vec<Allowed>,
 }
 
-/// The kernel of a node, as far as code has names.
+/// The code of a node, as far as it has names.
 struct Image {
     symbols: Symboliser,
     permitted: List,
 }
 
-/// Explains what machines report. `kernels` are the images of the nodes.
+/// Explains what machines report. `images` are those of the nodes: the kernel's, and the program's if there is one.
 ///
 /// # Errors
 ///
@@ -104,12 +105,13 @@ struct Image {
 pub fn explain(
     config: &SimConfig,
     machines: &[Option<&SanitizerReport>],
-    kernels: &[PathBuf],
+    images: &[[PathBuf; 2]],
 ) -> Result<Report, String> {
-    let images = kernels.iter().map(|path| {
+    let images = images.iter().map(|[kernel, program]| {
+        let program = program.exists().then_some(program);
         Ok(Image {
-            symbols: Symboliser::new([path.clone()]),
-            permitted: permitted::of_image(path)?,
+            symbols: Symboliser::new([kernel].into_iter().chain(program).cloned()),
+            permitted: permitted::of_image(kernel)?,
         })
     });
     let mut explainer = Explainer {
@@ -121,7 +123,8 @@ pub fn explain(
     for machine in machines.iter().flatten() {
         report.dropped += machine.dropped + machine.let_go;
         for row in &machine.findings {
-            match explainer.permits(row) {
+            let permitted = explainer.permits(row);
+            match permitted.or_else(|| explainer.permits_by_name(row)) {
                 Some(why) => *allowed.entry(why as u32).or_default() += row.count,
                 None => report.add(explainer.explain(row)),
             }
@@ -154,6 +157,17 @@ impl Explainer<'_> {
         let matters = |&(old, new): &(u64, u64)| why.matters(old, new);
         let late = why.until_round() && (row.later != 0 || row.late.iter().any(matters));
         (row.kind == Kind::StaleRead && !late).then_some(why)
+    }
+
+    /// The same of a read of a program, which has no list: the name of the function says it.
+    fn permits_by_name(&mut self, row: &Row) -> Option<Permitted> {
+        if row.kind != Kind::StaleRead || row.pc >= USER_END {
+            return None;
+        }
+        let image = self.images.get_mut(usize::from(row.node))?;
+        let frames = image.symbols.frames(row.pc);
+        let is_permitted = frames.iter().any(|f| f.starts_with("load_permitted<"));
+        is_permitted.then_some(Permitted::Stamp)
     }
 
     fn explain(&mut self, row: &Row) -> Found {
@@ -200,8 +214,10 @@ impl Explainer<'_> {
 
 /// The innermost function that is not just the way to memory.
 fn telling(frames: &[String]) -> Option<&str> {
-    const WAYS: [&str; 5] = [
+    const WAYS: [&str; 7] = [
         "library/",
+        "userland/apps/kv/src/memory.rs",
+        "userland/quiet/src/root.rs",
         "kernel/coherence/src/",
         "kernel/object/src/memory.rs",
         "kernel/shm/src/map.rs",
@@ -398,7 +414,12 @@ mod tests {
         };
         // A file with no names and no list.
         let image = std::env::current_exe().unwrap();
-        explain(&config, &[Some(&machine), None], &[image.clone(), image]).unwrap()
+        explain(
+            &config,
+            &[Some(&machine), None],
+            &[0, 1].map(|_| [image.clone(), image.join("none")]),
+        )
+        .unwrap()
     }
 
     #[test]

@@ -114,8 +114,14 @@ impl Actor {
             return;
         }
         one.gone = Some(from);
-        if let Err(e) = self.make(n) {
-            self.outside.failed = Some(("starting a thread", e));
+        self.make_while_it_runs(n);
+    }
+
+    /// Makes a kernel thread, unless the program is ending: init refuses then, and no thread waits for it any more.
+    fn make_while_it_runs(&mut self, n: u64) {
+        match self.make(n) {
+            Ok(()) | Err(Error::Denied) => {}
+            Err(e) => self.outside.failed = Some(("starting a thread", e)),
         }
     }
 
@@ -243,10 +249,8 @@ impl Actor {
             true => self.comes(n, &come),
             false => {
                 one.arrived = Some(come);
-                if !one.exists
-                    && let Err(e) = self.make(n)
-                {
-                    self.outside.failed = Some(("starting a thread", e));
+                if !one.exists {
+                    self.make_while_it_runs(n);
                 }
             }
         }
