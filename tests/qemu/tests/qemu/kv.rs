@@ -72,7 +72,7 @@ fn deaths() -> Result<(), Failed> {
     for n in 0..kills {
         let store = STORES[(n % 3) as usize];
         // A client, or the server that is not on the first thread's node.
-        let node = [1, 2, 1, 3][(n / 3 + n) as usize % 4];
+        let node = [1, 2, 1, 3][n as usize / 3 % 4];
         let moment = kill::mix(kill::seed() ^ n << 20) % 400_000;
         let args = format!(
             "--store {store} --requests 2000 --items 50 --value 150 --rounds 3000 --seed {n}"
