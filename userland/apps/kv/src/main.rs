@@ -166,7 +166,7 @@ impl Shared {
         }
     }
 
-    /// How a station waits for messages: whoever is alone on its node polls.
+    /// How stations wait for messages. Threads poll if each has a node for itself; on one node they sleep, and let each other run.
     fn mode(&self) -> Mode {
         match self.nodes.len() {
             1 => Mode::Doorbell,

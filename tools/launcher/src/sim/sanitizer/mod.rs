@@ -214,10 +214,8 @@ impl Explainer<'_> {
 
 /// The innermost function that is not just the way to memory.
 fn telling(frames: &[String]) -> Option<&str> {
-    const WAYS: [&str; 7] = [
+    const WAYS: [&str; 5] = [
         "library/",
-        "userland/apps/kv/src/memory.rs",
-        "userland/quiet/src/root.rs",
         "kernel/coherence/src/",
         "kernel/object/src/memory.rs",
         "kernel/shm/src/map.rs",

@@ -234,7 +234,11 @@ fn hostile_clients_have_their_own_memory_only() {
                 n => known[rng.below(n) as usize],
             };
             let words = match what {
-                pager::MAP_ANON => [what, rng.below(9) * PAGE_SIZE, rng.below(12), 0],
+                pager::MAP_ANON => {
+                    // Homes that there are not, with and without the bit for memory that the client keeps coherent.
+                    let home = rng.below(12) | rng.below(2) * pager::INCOHERENT;
+                    [what, rng.below(9) * PAGE_SIZE, home, 0]
+                }
                 pager::UNMAP => {
                     let (more, less) = (rng.below(2), rng.below(2));
                     let is_whole = rng.below(3) != 0;
@@ -253,6 +257,8 @@ fn hostile_clients_have_their_own_memory_only() {
             let is = invoke(pager, &k, &call(me, n << 8 | 1, words));
             assert_eq!(k.of(other), before, "seed {seed}: {me} with {words:x?}");
             if let (pager::MAP_ANON, Some(Ok(start))) = (what, is) {
+                let is_incoherent = words[2] & pager::INCOHERENT != 0;
+                assert_eq!(start >= INCOHERENT_BASE, is_incoherent, "{words:x?}");
                 known.push((start, words[1]));
             }
         }
