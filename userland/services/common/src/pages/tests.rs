@@ -236,7 +236,7 @@ fn hostile_clients_have_their_own_memory_only() {
             let words = match what {
                 pager::MAP_ANON => {
                     // Homes that there are not, with and without the bit for memory that the client keeps coherent.
-                    let home = rng.below(12) | rng.below(2) * pager::INCOHERENT;
+                    let home = rng.below(12) | (rng.below(2) * pager::INCOHERENT);
                     [what, rng.below(9) * PAGE_SIZE, home, 0]
                 }
                 pager::UNMAP => {
