@@ -9,7 +9,7 @@
 mod memory;
 mod simd;
 
-use super::insn::{Flow, Insn, Place, Refused};
+use super::insn::{Flow, Insn, Place, Refused, Transfer};
 use super::lanes::{Lanes, flag, general};
 use disarm64::decoder;
 use disarm64::{InsnDisplay, InsnOpcode};
@@ -302,6 +302,12 @@ fn system(insn: &mut Insn, w: Word, mnemonic: &str) -> Option<()> {
         0xd51b_4200 => {
             insn.read(x(w.rd(), 8));
             insn.set(all_flags());
+            return Some(());
+        }
+        // dc cvac, x and dc civac, x: they fault as loads do; what memory holds is the same before and
+        // after.
+        0xd50b_7a20 | 0xd50b_7e20 if w.rd() != ZERO => {
+            insn.access(Place::at(w.rd(), 0), 1, Transfer::Observe);
             return Some(());
         }
         _ => {}

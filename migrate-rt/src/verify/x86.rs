@@ -297,6 +297,10 @@ impl Translation {
             | Mnemonic::Prefetcht0
             | Mnemonic::Prefetcht1
             | Mnemonic::Prefetcht2 => {}
+            // They fault as loads do; what memory holds is the same before and after.
+            Mnemonic::Clwb | Mnemonic::Clflush | Mnemonic::Clflushopt => {
+                self.access(Transfer::Observe)?;
+            }
             Mnemonic::Push => self.push()?,
             Mnemonic::Pop => {
                 let (to, 8) = lanes_of(a)? else { return None };
