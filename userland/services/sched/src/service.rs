@@ -14,6 +14,8 @@ use dyad_services::rt;
 use dyad_sys::cap::{Cap, Hardware, Receive, Send, Thread, Until};
 
 const THREADS: usize = sched::THREADS as usize;
+/// Threads that init can hold.
+const HELD: usize = sched::HELD as usize;
 const ENDPOINTS: Cap<Receive> = Cap::at(slot::ENDPOINT);
 /// How often it is looked whether threads are still held if there is nothing else to do, in nanoseconds.
 const LOOK_NS: u64 = 1_000_000;
@@ -35,7 +37,7 @@ fn start(_: u64) -> ! {
         line: scheduler_line(here.node, here.cpu),
         hardware,
         scheduler: Scheduler::new(),
-        held: Held([const { Cell::new(0) }; THREADS.div_ceil(64)]),
+        held: Held::new(),
     };
     loop {
         if let Err(e) = cpu.round() {
@@ -72,7 +74,7 @@ fn is_held(thread: usize) -> bool {
     let words = with_exposed_provenance::<AtomicU64>(sched::HOLD as usize);
     // SAFETY: 1. The page is mapped readable and has a word for each thread that can be held. 2. The word is atomic
     // for all who use it.
-    thread < sched::HELD as usize && unsafe { &*words.add(thread) }.load(Ordering::Acquire) != 0
+    thread < HELD && unsafe { &*words.add(thread) }.load(Ordering::Acquire) != 0
 }
 
 fn thread_cap(thread: usize) -> Cap<Thread> {
@@ -84,27 +86,46 @@ fn waits_until(thread: usize) -> Option<u64> {
     thread_cap(thread).deadline().ok().flatten()
 }
 
-/// Threads that were ready and have not been dispatched because init holds them.
-struct Held([Cell<u64>; THREADS.div_ceil(64)]);
+/// Threads that were ready and have not been dispatched because init holds them. Each round looks here, and nearly always
+/// there is none, so the number of them is kept as well.
+struct Held {
+    words: [Cell<u64>; HELD.div_ceil(64)],
+    count: Cell<u32>,
+}
 
 impl Held {
+    const fn new() -> Held {
+        Held {
+            words: [const { Cell::new(0) }; HELD.div_ceil(64)],
+            count: Cell::new(0),
+        }
+    }
+
+    /// `thread` is held, so it is one of the first [`HELD`].
     fn enter(&self, thread: usize) {
-        let word = &self.0[thread / 64];
-        word.set(word.get() | 1 << (thread % 64));
+        let (word, bit) = (&self.words[thread / 64], 1 << (thread % 64));
+        if word.get() & bit == 0 {
+            word.set(word.get() | bit);
+            self.count.set(self.count.get() + 1);
+        }
     }
 
     fn is_empty(&self) -> bool {
-        self.0.iter().all(|word| word.get() == 0)
+        self.count.get() == 0
     }
 
     /// Takes out one that is not held any more.
     fn take(&self) -> Option<usize> {
-        for (n, word) in self.0.iter().enumerate() {
+        if self.is_empty() {
+            return None;
+        }
+        for (n, word) in self.words.iter().enumerate() {
             let mut left = word.get();
             while left != 0 {
                 let bit = left.trailing_zeros() as usize;
                 if !is_held(64 * n + bit) {
                     word.set(word.get() & !(1 << bit));
+                    self.count.set(self.count.get() - 1);
                     return Some(64 * n + bit);
                 }
                 left &= left - 1;
