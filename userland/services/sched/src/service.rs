@@ -37,7 +37,7 @@ fn start(_: u64) -> ! {
         line: scheduler_line(here.node, here.cpu),
         hardware,
         scheduler: Scheduler::new(),
-        held: Held::new(),
+        held: Held([const { Cell::new(0) }; HELD.div_ceil(64)]),
     };
     loop {
         if let Err(e) = cpu.round() {
@@ -86,46 +86,28 @@ fn waits_until(thread: usize) -> Option<u64> {
     thread_cap(thread).deadline().ok().flatten()
 }
 
-/// Threads that were ready and have not been dispatched because init holds them. Each round looks here, and nearly always
-/// there is none, so the number of them is kept as well.
-struct Held {
-    words: [Cell<u64>; HELD.div_ceil(64)],
-    count: Cell<u32>,
-}
+/// Threads that were ready and have not been dispatched because init holds them. Each round looks through it, so it has no more
+/// words than it needs.
+struct Held([Cell<u64>; HELD.div_ceil(64)]);
 
 impl Held {
-    const fn new() -> Held {
-        Held {
-            words: [const { Cell::new(0) }; HELD.div_ceil(64)],
-            count: Cell::new(0),
-        }
-    }
-
-    /// `thread` is held, so it is one of the first [`HELD`].
     fn enter(&self, thread: usize) {
-        let (word, bit) = (&self.words[thread / 64], 1 << (thread % 64));
-        if word.get() & bit == 0 {
-            word.set(word.get() | bit);
-            self.count.set(self.count.get() + 1);
-        }
+        let word = &self.0[thread / 64];
+        word.set(word.get() | 1 << (thread % 64));
     }
 
     fn is_empty(&self) -> bool {
-        self.count.get() == 0
+        self.0.iter().all(|word| word.get() == 0)
     }
 
     /// Takes out one that is not held any more.
     fn take(&self) -> Option<usize> {
-        if self.is_empty() {
-            return None;
-        }
-        for (n, word) in self.words.iter().enumerate() {
+        for (n, word) in self.0.iter().enumerate() {
             let mut left = word.get();
             while left != 0 {
                 let bit = left.trailing_zeros() as usize;
                 if !is_held(64 * n + bit) {
                     word.set(word.get() & !(1 << bit));
-                    self.count.set(self.count.get() - 1);
                     return Some(64 * n + bit);
                 }
                 left &= left - 1;
