@@ -153,9 +153,7 @@ impl Doorbells {
         let begin = Instant::now();
         let mut slept = 0;
         for turn in 0.. {
-            let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
-            let now = Timespec::default();
-            if poll(&mut fds, Some(&now)) == Ok(0) {
+            if is_empty(&fd) {
                 return true;
             }
             if super::host::pause(turn) && asleep() {
@@ -167,6 +165,16 @@ impl Doorbells {
         }
         false
     }
+
+    /// Whether all rings of a vector of this process's own machine have been taken.
+    pub fn is_taken(&self, node: usize, vector: usize) -> bool {
+        self.vector(node, vector).is_some_and(|fd| is_empty(&fd))
+    }
+}
+
+fn is_empty(fd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())) == Ok(0)
 }
 
 fn ring(fd: &OwnedFd) {

@@ -22,9 +22,11 @@
 //! | `options` | what stands after the comma |
 //! | `hand` | a CPU's time, from what translated code has counted |
 //! | `running` | callbacks and calls |
+//! | `confirm` | interrupts that the main loop did not take in time |
 //! | `doorbells` | descriptors of all machines' vectors |
 //! | `host` | what the model needs of this process |
 
+mod confirm;
 mod doorbells;
 mod hand;
 mod host;

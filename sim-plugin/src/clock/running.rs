@@ -20,6 +20,7 @@ use dyad_sim_model::config::{self, Level as SimLevel, NodeConfig};
 use dyad_sim_model::report::{ClockReport, Counters, CpuReport};
 use dyad_sim_model::system::Operation;
 
+use super::confirm::Confirmation;
 use super::doorbells::Doorbells;
 use super::hand::{Hand, LIMIT, Phase};
 use super::host::{self, Process};
@@ -49,8 +50,8 @@ struct Cpu {
     id: CpuId,
     hand: Hand,
     coupling: Coupling<SharedWords, Process>,
-    /// Interrupts that QEMU's main loop did not take in time.
-    timeouts: AtomicU64,
+    /// Of interrupts that QEMU's main loop did not take in time.
+    confirmation: Confirmation,
     /// Instructions in the lower and in the upper half when its life was over.
     halves: OnceLock<(u64, u64)>,
 }
@@ -137,7 +138,7 @@ pub fn install(clock: &ClockOptions, options: &Options, emulator: &Emulator) -> 
         id,
         hand: Hand::default(),
         coupling: coupling(id),
-        timeouts: AtomicU64::new(0),
+        confirmation: Confirmation::default(),
         halves: OnceLock::new(),
     });
     let clock = Clock {
@@ -235,6 +236,7 @@ impl Clock {
         let Some(cpu) = self.cpu(index) else {
             return;
         };
+        cpu.confirmation.goes_on(|_| false);
         let mut words = Words::of(index);
         let (time, path) = (cpu.hand.time(words.time()), words.trace());
         let slice = match cpu.hand.phase() {
@@ -325,13 +327,12 @@ impl Clock {
         let node = self.node.index();
         let vector = self.process.vector(cpu.id.index(), what);
         let fence = fence_vector(self.cpus.len());
-        let take = |vector| {
+        let late = [vector, fence].into_iter().find(|vector| {
             let asleep = || self.process.main_loop_sleeps();
-            self.doorbells.ring_and_wait(node, vector, asleep)
-        };
-        let taken = take(vector) && take(fence);
-        if !taken {
-            cpu.timeouts.fetch_add(1, Ordering::Relaxed);
+            !self.doorbells.ring_and_wait(node, *vector, asleep)
+        });
+        if let Some(vector) = late {
+            cpu.confirmation.is_late(vector);
         }
     }
 
@@ -346,10 +347,12 @@ impl Clock {
     /// for it as for one whose process has been stopped. QEMU's lock is held: nothing here may
     /// wait.
     pub fn idle(&self, index: u32) {
-        if let Some(cpu) = self.cpu(index)
-            && cpu.hand.phase() == Phase::Alive
-            && cpu.hand.has_halted(Words::of(index).time())
-        {
+        let Some(cpu) = self.cpu(index) else {
+            return;
+        };
+        if !cpu.hand.has_halted(Words::of(index).time()) {
+            cpu.confirmation.stops();
+        } else if cpu.hand.phase() == Phase::Alive {
             let mut words = Words::of(index);
             let time = cpu.hand.time(words.time());
             // Before others can have their turns.
@@ -367,6 +370,9 @@ impl Clock {
         let Some(cpu) = self.cpu(index) else {
             return;
         };
+        let node = self.node.index();
+        cpu.confirmation
+            .goes_on(|vector| self.doorbells.is_taken(node, vector));
         let mut words = Words::of(index);
         let q = words.time();
         let time = cpu.hand.time(q);
@@ -517,7 +523,7 @@ impl Clock {
         };
         for cpu in &self.cpus {
             let s = cpu.coupling.stats();
-            let timeouts = cpu.timeouts.load(Ordering::Relaxed);
+            let timeouts = cpu.confirmation.timeouts();
             report.total_ps = report.total_ps.max(cpu.hand.final_time(0));
             report.idle_ps += cpu.hand.idle() + cpu.hand.ipi();
             report.max_skew_ps = report.max_skew_ps.max(s.skew);
