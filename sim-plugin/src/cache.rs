@@ -505,7 +505,7 @@ impl Cpu {
 
     /// Lets the CPUs of the whole system know what this one has counted. It executes nothing just now, but the time of `timed`
     /// instructions that follow has been counted; `asleep`: nor will it before it is woken up.
-    pub fn publish(&self, asleep: bool, timed: u64) {
+    pub fn publish(&mut self, asleep: bool, timed: u64) {
         let all = self.passed(0, timed);
         let awaited = self.awaited.at(all);
         let doing = match (asleep, self.awaited.lasts()) {
@@ -513,7 +513,9 @@ impl Cpu {
             (true, false) => Doing::Sleeps,
             (true, true) => Doing::Awaits,
         };
-        self.regions.publish(Passed { all, awaited }, doing);
+        let version = self.awaited.version();
+        self.regions
+            .publish(Passed { all, awaited }, version, doing);
     }
 
     /// How often a page of a program's heap or stacks was looked up, by pool.

@@ -36,8 +36,8 @@ pub trait Measured: Copy + Default + Add<Output = Self> + Sub<Output = Self> {
     const WORDS: usize;
     /// Its time, in picoseconds.
     fn time_ps(&self) -> u64;
-    /// Gives its words, in order.
-    fn put(&self, put: &mut impl FnMut(u64));
+    /// Gives its words, in order; those that seldom change come last, and can be left out.
+    fn put(&self, seldom: bool, put: &mut impl FnMut(u64));
     /// From words.
     fn take(take: &mut impl FnMut() -> u64) -> Self;
     /// What it is at a later time, if only sleep passes until then, in which messages are awaited or not.
@@ -82,9 +82,9 @@ struct Slot<'a> {
     begun: &'a [AtomicU64],
 }
 
-fn store<T: Measured>(words: &[AtomicU64], value: T) {
+fn store<T: Measured>(words: &[AtomicU64], value: T, seldom: bool) {
     let mut at = words.iter();
-    value.put(&mut |word| {
+    value.put(seldom, &mut |word| {
         if let Some(to) = at.next() {
             to.store(word, Ordering::Relaxed);
         }
@@ -103,6 +103,8 @@ pub struct Regions<'a, T> {
     me: usize,
     /// Which life of this CPU it is: never 0, and another number when the machine comes back.
     life: u64,
+    /// By place, the version of the words there that seldom change.
+    versions: [Option<u64>; 2],
     opened: u64,
     closed: BTreeMap<WindowId, Region<T>>,
 }
@@ -115,6 +117,7 @@ impl<'a, T: Measured> Regions<'a, T> {
             cpus,
             me,
             life,
+            versions: [None; 2],
             opened: 0,
             closed: BTreeMap::new(),
         };
@@ -135,17 +138,20 @@ impl<'a, T: Measured> Regions<'a, T> {
         }
     }
 
-    /// Lets others know what this CPU has counted, and what it does from here on.
-    pub fn publish(&self, now: T, doing: Doing) {
+    /// Lets others know what this CPU has counted, and what it does from here on. `version` is another one if words that
+    /// seldom change have.
+    pub fn publish(&mut self, now: T, version: u64, doing: Doing) {
         let slot = self.slot(self.me);
         // A machine that has died may have left it odd.
         let last = slot.sequence.load(Ordering::Relaxed) & !1;
         slot.sequence.store(last + 1, Ordering::Relaxed);
         fence(Ordering::Release);
-        let place = slot.places[(last / 2 + 1) as usize % 2];
+        let turn = (last / 2 + 1) as usize % 2;
+        let place = slot.places[turn];
         place[0].store(self.life, Ordering::Relaxed);
         place[1].store(doing as u64, Ordering::Relaxed);
-        store(&place[2..], now);
+        let seldom = self.versions[turn].replace(version) != Some(version);
+        store(&place[2..], now, seldom);
         slot.sequence.store(last + 2, Ordering::Release);
     }
 
@@ -194,7 +200,7 @@ impl<'a, T: Measured> Regions<'a, T> {
         for (cpu, words) in slot.begun.chunks_exact(1 + T::WORDS).enumerate() {
             let (life, then) = self.of(cpu, now);
             words[0].store(life, Ordering::Relaxed);
-            store(&words[1..], then);
+            store(&words[1..], then, true);
         }
         // No two openings have the same word, so that none is taken for another.
         self.opened += 1;

@@ -31,6 +31,12 @@ macro_rules! counters {
             pub fn values(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name)),*].into_iter()
             }
+
+            /// Gives their values alone, in the same order.
+            #[inline(always)]
+            pub fn each(&self, mut take: impl FnMut(u64)) {
+                $(take(self.$name);)*
+            }
         }
 
         impl AddAssign for Counters {

@@ -49,8 +49,9 @@ impl Sub for Part {
 }
 
 impl Part {
+    #[inline(always)]
     fn put(&self, put: &mut impl FnMut(u64)) {
-        self.counts.values().for_each(|(_, value)| put(value));
+        self.counts.each(&mut *put);
         [self.time_ps, self.idle_ps, self.ipi_ps]
             .into_iter()
             .for_each(put);
@@ -119,9 +120,12 @@ impl Measured for Passed {
         self.all.time_ps
     }
 
-    fn put(&self, put: &mut impl FnMut(u64)) {
+    #[inline(always)]
+    fn put(&self, seldom: bool, put: &mut impl FnMut(u64)) {
         self.all.put(put);
-        self.awaited.put(put);
+        if seldom {
+            self.awaited.put(put);
+        }
     }
 
     fn take(take: &mut impl FnMut() -> u64) -> Passed {
@@ -147,11 +151,14 @@ pub(super) struct Awaited {
     since: Option<Part>,
     /// What passed in those that are over.
     pub(super) sum: Part,
+    /// Changes when what passed in waits does, other than while one lasts.
+    changes: u64,
 }
 
 impl Awaited {
     /// Follows a marker; `now` is what has passed so far. Gives what of it passed in waits.
     pub(super) fn marker(&mut self, marker: Marker, now: Part) -> Part {
+        self.changes += 1;
         match marker {
             Marker::AWAITS => self.since = self.since.or(Some(now)),
             Marker::COMES => {
@@ -166,6 +173,12 @@ impl Awaited {
     /// What of `now` passed in waits.
     pub(super) fn at(&self, now: Part) -> Part {
         self.sum + self.since.map_or(Part::default(), |then| now - then)
+    }
+
+    /// A number that is another one whenever what passed in waits may be.
+    pub(super) fn version(&mut self) -> u64 {
+        self.changes += u64::from(self.lasts());
+        self.changes
     }
 
     /// Whether a wait lasts.

@@ -6,7 +6,7 @@ impl Measured for u64 {
     fn time_ps(&self) -> u64 {
         *self
     }
-    fn put(&self, put: &mut impl FnMut(u64)) {
+    fn put(&self, _: bool, put: &mut impl FnMut(u64)) {
         put(*self);
     }
     fn take(take: &mut impl FnMut() -> u64) -> u64 {
@@ -74,12 +74,12 @@ fn passes_add_up_and_only_matching_ends_count() {
 #[test]
 fn a_region_is_closed_where_its_thread_has_come_to() {
     let words = words(3);
-    let [mut a, mut b, c] = [0, 1, 2].map(|me| Regions::<u64>::new(&words, 3, me, 7));
-    b.publish(90, Doing::Works);
-    c.publish(100, Doing::Sleeps);
+    let [mut a, mut b, mut c] = [0, 1, 2].map(|me| Regions::<u64>::new(&words, 3, me, 7));
+    b.publish(90, 0, Doing::Works);
+    c.publish(100, 0, Doing::Sleeps);
     mark(&mut a, MarkerOp::Begin, 1, 110);
     // CPU 2 sleeps on, and CPU 0 does something else.
-    a.publish(160, Doing::Works);
+    a.publish(160, 0, Doing::Works);
     mark(&mut b, MarkerOp::End, 2, 170);
     assert!(b.closed().is_empty(), "another region is open");
     mark(&mut b, MarkerOp::End, 1, 200);
@@ -100,7 +100,7 @@ fn the_own_region_is_closed_first_and_counts_what_others_did() {
     let [mut a, mut b] = [0, 1].map(|me| Regions::<u64>::new(&words, 2, me, 7));
     mark(&mut a, MarkerOp::Begin, 1, 10);
     mark(&mut b, MarkerOp::Begin, 1, 20);
-    a.publish(25, Doing::Works);
+    a.publish(25, 0, Doing::Works);
     mark(&mut b, MarkerOp::End, 1, 50);
     let region = &b.closed()[&WindowId(1)];
     assert_eq!((region.n, region.moved, region.sum), (1, 0, 30));
@@ -113,11 +113,11 @@ fn the_own_region_is_closed_first_and_counts_what_others_did() {
 #[test]
 fn a_machine_that_comes_back_has_nothing_open_and_is_left_out() {
     let words = words(2);
-    let [mut a, b] = [0, 1].map(|me| Regions::<u64>::new(&words, 2, me, 7));
-    b.publish(1000, Doing::Works);
+    let [mut a, mut b] = [0, 1].map(|me| Regions::<u64>::new(&words, 2, me, 7));
+    b.publish(1000, 0, Doing::Works);
     mark(&mut a, MarkerOp::Begin, 1, 1010);
     let mut b = Regions::<u64>::new(&words, 2, 1, 8);
-    b.publish(5, Doing::Works);
+    b.publish(5, 0, Doing::Works);
     mark(&mut a, MarkerOp::End, 1, 1050);
     assert_eq!(a.closed()[&WindowId(1)].all, [40, 0]);
     mark(&mut a, MarkerOp::Begin, 2, 1060);
@@ -147,7 +147,7 @@ fn what_is_published_is_read_whole() {
         fn time_ps(&self) -> u64 {
             self.0[0]
         }
-        fn put(&self, put: &mut impl FnMut(u64)) {
+        fn put(&self, _: bool, put: &mut impl FnMut(u64)) {
             self.0.into_iter().for_each(put);
         }
         fn take(take: &mut impl FnMut() -> u64) -> Self {
@@ -160,10 +160,10 @@ fn what_is_published_is_read_whole() {
     let words: Vec<_> = std::iter::repeat_with(AtomicU64::default)
         .take(2 * region_words(2, Twice::WORDS))
         .collect();
-    let [writer, mut reader] = [0, 1].map(|me| Regions::<Twice>::new(&words, 2, me, 1));
-    writer.publish(Twice::default(), Doing::Works);
+    let [mut writer, mut reader] = [0, 1].map(|me| Regions::<Twice>::new(&words, 2, me, 1));
+    writer.publish(Twice::default(), 0, Doing::Works);
     std::thread::scope(|scope| {
-        scope.spawn(|| (0..50_000).for_each(|n| writer.publish(Twice([n; 20]), Doing::Works)));
+        scope.spawn(|| (0..50_000).for_each(|n| writer.publish(Twice([n; 20]), 0, Doing::Works)));
         for n in 0..50_000 {
             reader.begin(WindowId(1), Twice([n; 20]));
             reader.end(WindowId(1), Twice([n; 20]));
@@ -171,4 +171,65 @@ fn what_is_published_is_read_whole() {
             assert!(all.iter().all(|word| *word == all[0]), "{all:?}");
         }
     });
+}
+
+/// A word that changes often, and one that seldom does.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Two(u64, u64);
+
+impl Add for Two {
+    type Output = Two;
+    fn add(self, other: Two) -> Two {
+        Two(self.0 + other.0, self.1 + other.1)
+    }
+}
+
+impl Sub for Two {
+    type Output = Two;
+    fn sub(self, other: Two) -> Two {
+        Two(self.0 - other.0, self.1 - other.1)
+    }
+}
+
+impl Measured for Two {
+    const WORDS: usize = 2;
+    fn time_ps(&self) -> u64 {
+        self.0
+    }
+    fn put(&self, seldom: bool, put: &mut impl FnMut(u64)) {
+        put(self.0);
+        if seldom {
+            put(self.1);
+        }
+    }
+    fn take(take: &mut impl FnMut() -> u64) -> Two {
+        Two(take(), take())
+    }
+    fn asleep_until(self, _: u64, _: bool) -> Two {
+        self
+    }
+}
+
+/// Both places get what has changed, and a machine that comes again believes nothing that it finds there.
+#[test]
+fn words_that_seldom_change_are_published_when_they_have() {
+    let words: Vec<_> = (0..2 * region_words(2, Two::WORDS))
+        .map(|_| AtomicU64::new(0))
+        .collect();
+    let a = Regions::<Two>::new(&words, 2, 0, 1);
+    let seen = |expected| assert_eq!(a.of(1, Two(99, 0)), expected);
+    let mut b = Regions::new(&words, 2, 1, 7);
+    for (now, version) in [(Two(1, 10), 0), (Two(2, 10), 0), (Two(3, 10), 0)] {
+        b.publish(now, version, Doing::Works);
+        seen((7, now));
+    }
+    for now in [Two(4, 20), Two(5, 20), Two(6, 20)] {
+        b.publish(now, 1, Doing::Works);
+        seen((7, now));
+    }
+    let mut again = Regions::new(&words, 2, 1, 8);
+    for now in [Two(1, 0), Two(2, 0), Two(3, 0)] {
+        again.publish(now, 1, Doing::Works);
+        seen((8, now));
+    }
 }

@@ -394,7 +394,7 @@ impl<'a> Core<'a> {
         };
         let look = self.look(line, index);
         if !look.readable {
-            self.foresee(line);
+            self.foresee(line, index);
         } else if self.me.alone {
             // A second CPU of a node has to tell the directory.
             let key = look.key;
@@ -410,7 +410,10 @@ impl<'a> Core<'a> {
     /// Reads in advance what a miss is going to change, while the host waits for memory anyway. A locked
     /// operation waits for everything before it, and everything after it waits for the operation.
     #[inline(always)]
-    fn foresee(&self, line: u64) {
+    fn foresee(&self, line: u64, own: usize) {
+        if let Some(releases) = &self.releases {
+            releases.foresee(own);
+        }
         std::hint::black_box((self.l2.first(line), self.l2.oldest(line)));
         let victim = self.l3.oldest(line) & LINE_MASK;
         let index = self.memory.index_base(victim).wrapping_add(victim) as usize;
