@@ -17,7 +17,7 @@ use migrate_rt::build::{AppRequest, BuildError, BuiltApp, Progress as PipelinePr
 
 use crate::apps::{Program, Source};
 use crate::error::Error;
-use crate::{apps, archive, paths, signals};
+use crate::{apps, archive, kept, paths, signals};
 
 /// What a build tells people.
 #[derive(Clone, Copy, Debug)]
@@ -80,10 +80,36 @@ impl<T: Clone> Done<T> {
         done().insert(place.into(), built.clone());
         Ok(built)
     }
+
+    fn all(&self) -> BTreeMap<PathBuf, T> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
 }
 
 static FILES: Done<PathBuf> = Done::new();
 static APPS: Done<BuiltApp> = Done::new();
+
+/// What this process has built: by place, the files that belong to it, the most important one first.
+pub fn built() -> Vec<(PathBuf, Vec<PathBuf>)> {
+    let files = FILES.all().into_iter();
+    let files = files.map(|(place, file)| (place, vec![file]));
+    let apps = APPS.all().into_iter().map(|(place, app)| {
+        let elfs = app.elfs.into_iter().filter(|elf| elf.is_file());
+        (place, std::iter::once(app.bundle).chain(elfs).collect())
+    });
+    files.chain(apps).collect()
+}
+
+/// A file that is kept, or that has been built, or else is built now.
+fn file(place: &Path, build: impl FnOnce() -> Result<PathBuf, Error>) -> Result<PathBuf, Error> {
+    match kept::find(place)? {
+        Some(file) => Ok(file),
+        None => FILES.or(place, build),
+    }
+}
 
 /// Builds the kernel of an ISA, with fast paths, and returns its image.
 ///
@@ -123,7 +149,7 @@ pub fn kernel_with(
     }
     let what = format!("{package}{suffix}");
     let image = dir.join(triple).join(profile).join(package);
-    FILES.or(&image, || {
+    file(&image, || {
         run_cargo(c, &what, progress)?;
         if image.is_file() {
             return Ok(image.clone());
@@ -159,7 +185,7 @@ pub fn plugin(progress: Progress<'_>) -> Result<PathBuf, Error> {
         ]);
     }
     let library = dir.join("plugin").join("libdyad_sim.so");
-    FILES.or(&library, || {
+    file(&library, || {
         run_cargo(c, "the simulator plugin", progress)?;
         Ok(library.clone())
     })
@@ -277,10 +303,13 @@ pub fn archive(
 pub fn app(source: &Source, progress: Progress<'_>) -> Result<Program, Error> {
     let (path, elfs, report) = match source {
         Source::Bundle(path) => (path.clone(), apps::elfs_beside(path), None),
-        Source::Package(dir) => {
-            let built = APPS.or(dir, || package(dir, progress))?;
-            (built.bundle, built.elfs.map(Some), Some(built.report))
-        }
+        Source::Package(dir) => match kept::find(dir)? {
+            Some(bundle) => (bundle.clone(), apps::elfs_beside(&bundle), None),
+            None => {
+                let built = APPS.or(dir, || package(dir, progress))?;
+                (built.bundle, built.elfs.map(Some), Some(built.report))
+            }
+        },
     };
     let bundle = apps::read_bundle(&path)?;
     Ok(Program {

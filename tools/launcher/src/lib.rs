@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`config`] | options of a run: command line, files, checked |
 //! | [`setup`] | what this computer has to have |
-//! | [`build`], [`apps`], [`archive`] | kernels, services, programs |
+//! | [`build`], [`apps`], [`archive`], [`kept`] | kernels, services, programs; set aside for jobs |
 //! | [`launch`] | a run: preparation, supervision, report |
 //! | [`machine`], [`pools`], [`broker`], [`state`] | what a run consists of: emulators, shared memory, doorbells |
 //! | [`ask`] | questions to a system that runs |
@@ -31,6 +31,7 @@ pub mod console;
 pub mod csv;
 pub mod display;
 pub mod error;
+pub mod kept;
 pub mod launch;
 pub mod machine;
 pub mod paths;

@@ -136,6 +136,15 @@ pub fn run_in(config: &RunConfig, dir: Option<PathBuf>, sink: &mut dyn Sink) -> 
     report
 }
 
+/// Builds what a run needs, without running it.
+///
+/// # Errors
+///
+/// If something does not build, or the program does not exist.
+pub fn build(config: &RunConfig, sink: &mut dyn Sink) -> Result<(), Error> {
+    prepare::build(config, sink).map(drop)
+}
+
 fn run_steps(
     config: &RunConfig,
     start: Instant,

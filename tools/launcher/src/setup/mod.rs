@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use crate::config::RunConfig;
 use crate::error::Error;
+use crate::kept;
 use plan::{Authority, Facts, Step};
 use toolchain::Wanted;
 use version::{MIN_QEMU, Version};
@@ -143,6 +144,10 @@ impl Qemu {
 ///
 /// If something is missing and could not be installed; the message says what to do.
 pub fn ensure(needs: &Requirements, say: &mut dyn FnMut(&str)) -> Result<(), Error> {
+    // Jobs on other computers install nothing.
+    if kept::is_in_use() {
+        return Ok(());
+    }
     if needs.toolchain {
         ensure_toolchain(say)?;
     }

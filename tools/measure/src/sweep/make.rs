@@ -1,5 +1,7 @@
 //! The runs of a plan that a table does not have yet.
 
+use std::path::PathBuf;
+
 use dyad_launcher::error::Error;
 use dyad_launcher::{launch, paths, setup};
 use serde::Serialize;
@@ -35,6 +37,31 @@ pub struct Made {
 }
 
 impl Made {
+    /// What has become of a plan whose runs jobs have made; `failed` are what is varied and why.
+    pub fn by_jobs(
+        skipped: usize,
+        done: usize,
+        missing: usize,
+        failed: impl Iterator<Item = (String, String)>,
+        interrupted: bool,
+    ) -> Made {
+        let failed = failed.map(|(varied, failure)| Failed {
+            varied,
+            repeat: 1,
+            failure: Failure {
+                failure,
+                logs: PathBuf::new(),
+            },
+        });
+        Made {
+            skipped,
+            done,
+            missing,
+            failed: failed.collect(),
+            interrupted,
+        }
+    }
+
     /// Whether the table has good rows of all runs.
     pub fn is_complete(&self) -> bool {
         self.missing + self.failed.len() == 0

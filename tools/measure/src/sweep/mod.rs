@@ -1,5 +1,6 @@
 //! A matrix of settings, into one table.
 
+mod jobs;
 mod make;
 mod rows;
 mod summary;
@@ -20,6 +21,7 @@ use dyad_launcher::sim::versions::{Versions, fnv1a};
 use dyad_launcher::suggest;
 
 use crate::held::Failure;
+pub use jobs::{ARRAY, Jobs, Merged, Request};
 pub use make::{Failed, Made, make};
 pub use rows::{Row, Rows};
 pub use summary::{Combination, Part, combinations};
@@ -67,6 +69,14 @@ impl Planned {
             repeat,
             config,
             fingerprint: format!("{digest:016x}"),
+        }
+    }
+
+    /// What is varied, and which repetition it is unless it is the first.
+    pub fn name(&self) -> String {
+        match self.repeat {
+            1 => self.varied.clone(),
+            n => format!("{} ({n})", self.varied),
         }
     }
 
@@ -312,9 +322,45 @@ impl Table {
         let text: String = rows
             .map(|row| csv::line(&[&head[..], &row].concat()))
             .collect();
+        self.append(&text)
+    }
+
+    fn append(&mut self, text: &str) -> Result<(), Error> {
         self.file
             .write_all(text.as_bytes())
             .map_err(|e| Error::io(format_args!("cannot write {}", self.name), e))
+    }
+
+    /// Adds the rows of a run that another table has.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be written, or were made with other versions than the rows that are there.
+    pub fn take(&mut self, planned: &Planned, from: &Rows) -> Result<(), Error> {
+        let rows: Vec<Row<'_>> = from.of(planned).collect();
+        let versions = rows
+            .iter()
+            .map(|row| Versions::COLUMNS.map(|c| row.cell(c).to_string()));
+        let mut versions: Vec<Columns> = versions.collect();
+        versions.dedup();
+        for here in &versions {
+            check_versions(&self.name, &self.made_with, here, &planned.config)?;
+        }
+        self.append(
+            &rows
+                .iter()
+                .map(|row| csv::line(row.cells()))
+                .collect::<String>(),
+        )?;
+        if rows.iter().all(|row| row.is_good()) {
+            let key = (planned.fingerprint.clone(), planned.repeat.to_string());
+            *self.there.entry(key).or_default() += rows.len();
+        }
+        let made_with = versions
+            .into_iter()
+            .map(|v| (v, Some(planned.config.clone())));
+        self.made_with.extend(made_with);
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@ mod compare;
 mod doctor;
 mod explore;
 mod gallery;
+mod jobs;
 mod migrate;
 mod miri;
 mod new;

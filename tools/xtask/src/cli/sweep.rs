@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 
+use super::jobs::{self, JobArgs};
 use super::result;
 use super::shape::Shape;
 use dyad_launcher::config::Json;
@@ -31,6 +32,8 @@ pub(super) struct SweepArgs {
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
+    pub(super) jobs: JobArgs,
+    #[command(flatten)]
     json: Json,
 }
 
@@ -39,8 +42,18 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<u8, Error> {
     let base = args.shape.gather()?;
     let finish = |settings: &_| args.shape.finish(settings);
     let plan = plan(&base, &args.over, args.repeat, finish)?;
+    if let Some(n) = args.jobs.point {
+        return jobs::point(&plan, n, &args.csv, args.regions);
+    }
+    if let Some(outcome) = args.jobs.dry_run(&plan, &args.csv)? {
+        print!("{outcome}");
+        return Ok(0);
+    }
     let mut table = Table::open(&args.csv, args.regions, args.resume, &plan)?;
-    let made = make(&plan, &mut table, "sweep-", &mut super::say)?;
+    let made = match args.jobs.uses_jobs() {
+        true => args.jobs.make(&plan, &mut table, &args.csv)?,
+        false => make(&plan, &mut table, "sweep-", &mut super::say)?,
+    };
     let statistics = combinations(&plan, &Rows::read(Path::new(&args.csv))?, args.regions);
     if args.repeat > 1 {
         let tables: Vec<String> = statistics.iter().map(Combination::table).collect();
