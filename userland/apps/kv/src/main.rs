@@ -31,8 +31,8 @@
 //!
 //! `kv.messages` counts calls, their answers and what servers send to each other; `kv.rounds` the rounds of all threads; `kv.reclaimed` the
 //! blocks that could be reused after they had been retired, and `kv.reclaim-mean-ns`, `-p50-`, `-p99-`, `-p999-` the time between the two.
-//! `kv.working-set` is how many bytes of buckets and items readers use. What CPUs of clients do while they ask is window [`ASKING`] of
-//! the simulator, what those of servers do while they serve window [`SERVING`].
+//! `kv.working-set` is how many bytes of buckets and items readers use. All that a client asks is a pass of window [`ASKING`] of
+//! the simulator.
 #![no_std]
 #![no_main]
 #![deny(unsafe_code)]
@@ -65,8 +65,6 @@ use server::Served;
 
 /// The window of the simulator in which a client asks.
 pub const ASKING: u16 = WindowId::FREE;
-/// The window of the simulator in which a server serves.
-pub const SERVING: u16 = WindowId::FREE + 1;
 
 /// Which store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

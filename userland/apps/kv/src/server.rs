@@ -7,14 +7,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad::msg::{Endpoint, Envelope, Error as MsgError, Kind as Sent};
 use dyad::prelude::task::*;
-use dyad::sys::marker;
 use dyad_quiet::Rounds;
 use dyad_store::{Cursor, Entry, Key, MAX_VALUE, SHARDS, Shard, StoreError, Table, Writer, lines};
 use dyad_ycsb::key;
 
 use crate::memory::Memory;
 use crate::replicas::Node;
-use crate::{Kind, SERVING, Shared, layout};
+use crate::{Kind, Shared, layout};
 
 /// What calls ask for.
 pub const GET: u64 = 1;
@@ -171,14 +170,8 @@ impl Ended {
 pub fn serve(shared: &Shared, own: usize) -> Result<Served> {
     let mut end = shared.network.endpoint(own, shared.mode())?;
     let served = match shared.plan.kind {
-        Kind::Lib | Kind::Partitioned => {
-            let mut shards = Shards::new(shared, own)?;
-            marker::window::<SERVING, _>(|| shards.serve(&mut end))
-        }
-        Kind::TwoPhase => {
-            let mut node = Node::new(shared, own)?;
-            marker::window::<SERVING, _>(|| node.serve(shared, &mut end))
-        }
+        Kind::Lib | Kind::Partitioned => Shards::new(shared, own)?.serve(&mut end),
+        Kind::TwoPhase => Node::new(shared, own)?.serve(shared, &mut end),
     };
     end.close();
     served
