@@ -172,7 +172,7 @@ impl Plan {
         Plan {
             points,
             // Of slower rates so short a run would not see a second round.
-            rates: [0, 3000].map(|rate| (incoherent, 100, rate)).into(),
+            rates: [0, 3000].map(|rate| (coherent, 100, rate)).into(),
             items: 100,
             requests: 50,
             rate_requests: 300,
