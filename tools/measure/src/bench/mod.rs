@@ -38,6 +38,8 @@ use dyad_launcher::launch::{self, RunReport, Sink};
 names! {
     "measurement": migration::Group;
     "level": sim::Level;
+    "group of runs": kv::Group;
+    "way of keeping caches coherent": kv::Caches;
 }
 
 /// The program that performs the operations.

@@ -1,5 +1,7 @@
 //! `cargo xtask bench`.
 
+use std::path::Path;
+
 use clap::{Args, Subcommand};
 use dyad_abi::Isa;
 use dyad_abi::service::peer::{RingPlace, Transport};
@@ -178,9 +180,18 @@ struct KvArgs {
     /// Requests of each client
     #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     requests: u64,
-    /// One mix, two parts of puts and few requests, to see that it works
-    #[arg(long, conflicts_with_all = ["items", "requests"])]
+    /// What to measure [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    only: Vec<Named<bench::kv::Group>>,
+    /// Who keeps caches coherent [default: both]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    caches: Vec<Named<bench::kv::Caches>>,
+    /// Few points and few requests, to see that it works
+    #[arg(long, conflicts_with_all = ["items", "requests", "only", "caches"])]
     quick: bool,
+    /// Write a picture to this file (SVG)
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    svg: Option<String>,
     #[command(flatten)]
     results: Results,
     #[command(flatten)]
@@ -360,19 +371,24 @@ fn process(args: &ProcessArgs) -> Result<u8, Error> {
 
 fn kv(args: &KvArgs) -> Result<u8, Error> {
     args.results.open(&args.page)?;
-    let mut plan = bench::kv::Plan {
-        items: args.items,
-        requests: args.requests,
-        ..bench::kv::Plan::default()
+    args.svg.as_deref().map_or(Ok(()), check_file)?;
+    let plan = match args.quick {
+        true => bench::kv::Plan::quick(),
+        false => {
+            let (groups, caches) = (chosen(&args.only), chosen(&args.caches));
+            bench::kv::Plan::new(&groups, &caches, args.items, args.requests)
+        }
     };
-    if args.quick {
-        (plan.mixes, plan.updates) = (vec!["a"], vec![0, 100]);
-        (plan.items, plan.requests) = (100, 50);
-    }
     setup::ensure(&setup::Requirements::ALL, &mut super::say)?;
     let figures = bench::kv::kv(&plan, &mut args.results.display())?;
+    if let Some(file) = &args.svg {
+        write_file(file, &figures.picture())?;
+    }
+    let picture = args.svg.as_deref().map(Path::new).and_then(Path::file_name);
+    let picture = picture.and_then(|name| name.to_str());
+    let page = figures.page(picture);
     args.page
-        .publish(&figures.table(), &figures.json(), Some(&figures.page()))?;
+        .publish(&figures.table(), &figures.json(), Some(&page))?;
     verdict(figures.problem())
 }
 

@@ -4,13 +4,14 @@ use core::sync::atomic::Ordering;
 
 use dyad::msg::{Endpoint, Error as MsgError, Level};
 use dyad::prelude::task::*;
+use dyad::sys::marker;
 use dyad::thread;
 use dyad_store::{Key, MAX_VALUE, Table};
 use dyad_ycsb::{Load, Request, key};
 
 use crate::memory::Memory;
 use crate::server::{ABSENT, AGAIN, DONE, END, GET, PUT, Pace, extend_with_value};
-use crate::{Kind, Plan, Shared, layout};
+use crate::{ASKING, Kind, Plan, Shared, layout};
 
 /// Bytes of a key.
 const KEY: usize = 16;
@@ -25,6 +26,8 @@ pub struct Asked {
     pub again: u64,
     /// Requests whose server was lost.
     pub unanswered: u64,
+    /// Rounds that it has gone through while it asked.
+    pub rounds: u64,
     begun: usize,
 }
 
@@ -79,22 +82,9 @@ pub fn ask(shared: &Shared, n: usize) -> Result<Asked> {
     }
     shared.wait(&client.end);
     println!("kv: client {n} begins");
-    let start = Instant::now();
-    for count in 1..=plan.requests {
-        let request = load.draw();
-        let number = (n as u64 + 1) << 40 | count;
-        if !matches!(request, Request::Put(_) | Request::Insert(_)) {
-            asked.one(&mut client, request.item(), None)?;
-        }
-        if !matches!(request, Request::Get(_)) {
-            asked.one(&mut client, request.item(), Some(number))?;
-        }
-        if plan.kind == Kind::Lib {
-            client.pace.step(&client.mem, Instant::now().as_nanos());
-        }
-    }
-    asked.elapsed = start.elapsed();
+    marker::window::<ASKING, _>(|| asked.all(&mut client, &mut load))?;
     asked.again = client.again;
+    asked.rounds = client.pace.made();
     for server in 0..plan.servers {
         match client.end.send(server, Level::Normal, END, &[], None) {
             Ok(()) | Err(MsgError::NodeDead { .. }) => {}
@@ -112,6 +102,27 @@ pub fn ask(shared: &Shared, n: usize) -> Result<Asked> {
 }
 
 impl Asked {
+    /// All requests of a client.
+    fn all(&mut self, client: &mut Client<'_>, load: &mut Load) -> Result<()> {
+        let plan = client.shared.plan;
+        let start = Instant::now();
+        for count in 1..=plan.requests {
+            let request = load.draw();
+            let number = (client.own as u64 + 1) << 40 | count;
+            if !matches!(request, Request::Put(_) | Request::Insert(_)) {
+                self.one(client, request.item(), None)?;
+            }
+            if !matches!(request, Request::Get(_)) {
+                self.one(client, request.item(), Some(number))?;
+            }
+            if plan.kind == Kind::Lib {
+                client.pace.step(&client.mem, Instant::now().as_nanos());
+            }
+        }
+        self.elapsed = start.elapsed();
+        Ok(())
+    }
+
     /// A get, or the put of a number.
     fn one(&mut self, client: &mut Client<'_>, item: u64, number: Option<u64>) -> Result<()> {
         let log = &client.shared.logs[client.own];

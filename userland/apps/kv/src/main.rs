@@ -28,6 +28,11 @@
 //! the time that gets and puts took: mean and percentiles in nanoseconds of fused time (`kv.get-mean-ns`, `kv.get-p50-ns`,
 //! ...), and how many requests all clients made in a second (`kv.per-second`); how many had no answer (`kv.unanswered`), and how many
 //! threads were lost with their nodes (`kv.lost`). No line of a store may be lost (`kv.lines`).
+//!
+//! `kv.messages` counts calls, their answers and what servers send to each other; `kv.rounds` the rounds of all threads; `kv.reclaimed` the
+//! blocks that could be reused after they had been retired, and `kv.reclaim-mean-ns`, `-p50-`, `-p99-`, `-p999-` the time between the two.
+//! `kv.working-set` is how many bytes of buckets and items readers use. All that a client asks is a pass of window [`ASKING`] of
+//! the simulator.
 #![no_std]
 #![no_main]
 #![deny(unsafe_code)]
@@ -48,13 +53,18 @@ use dyad::msg::{Config, Endpoint, Error as MsgError, Mode, Network};
 use dyad::prelude::task::*;
 use dyad::thread::JoinHandle;
 use dyad::{heap, report, thread};
-use dyad_store::{Key, Layout, Shard};
+use dyad_abi::marker::WindowId;
+use dyad_coherence::LINE_BYTES;
+use dyad_store::{Key, Layout, SHARDS, Shard};
 use dyad_ycsb::{Choice, Mix};
 
 use client::Asked;
 use log::Log;
 use memory::{Memory, Mistake};
 use server::Served;
+
+/// The window of the simulator in which a client asks.
+pub const ASKING: u16 = WindowId::FREE;
 
 /// Which store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -350,6 +360,21 @@ fn all_of<T>(threads: Vec<Option<Begun<T>>>) -> Result<Vec<Option<T>>> {
     ends.collect()
 }
 
+/// Reports how many times there are, their mean and percentiles, if there are any.
+fn times<T: Copy + Ord + Into<u64>>(name: &str, count: &str, mut times: Vec<T>) {
+    if times.is_empty() {
+        return;
+    }
+    times.sort_unstable();
+    let sum = times.iter().map(|&t| t.into()).sum::<u64>();
+    report::counter(&format!("kv.{count}"), times.len() as u64);
+    report::counter(&format!("kv.{name}-mean-ns"), sum / times.len() as u64);
+    for (part, of) in [("p50", 500), ("p99", 990), ("p999", 999)] {
+        let at = (times.len() * of / 1000).min(times.len() - 1);
+        report::counter(&format!("kv.{name}-{part}-ns"), times[at].into());
+    }
+}
+
 /// Reports what clients have found.
 fn conclude(shared: &Shared, asked: Vec<Option<Asked>>, served: Vec<Option<Served>>) -> Result<()> {
     let plan = &shared.plan;
@@ -357,33 +382,32 @@ fn conclude(shared: &Shared, asked: Vec<Option<Asked>>, served: Vec<Option<Serve
     let lost_clients = lost(&mut asked.iter().map(Option::is_none));
     let lost_servers = lost(&mut served.iter().map(Option::is_none));
     let (mut gets, mut puts) = (Vec::new(), Vec::new());
-    let (mut again, mut unanswered, mut slowest) = (0, 0, 1);
+    let (mut again, mut unanswered, mut slowest, mut rounds) = (0, 0, 1, 0);
     for part in asked.into_iter().flatten() {
         slowest = slowest.max(part.elapsed.as_nanos());
         gets.extend(part.gets);
         puts.extend(part.puts);
         again += part.again;
         unanswered += part.unanswered;
+        rounds += part.rounds;
     }
     let history: Vec<_> = shared.logs.iter().flat_map(Log::operations).collect();
     let requests = gets.len() + puts.len();
-    for (name, mut times) in [("get", gets), ("put", puts)] {
-        if times.is_empty() {
-            continue;
-        }
-        times.sort_unstable();
-        let mean = times.iter().map(|&t| u64::from(t)).sum::<u64>() / times.len() as u64;
-        report::counter(&format!("kv.{name}s"), times.len() as u64);
-        report::counter(&format!("kv.{name}-mean-ns"), mean);
-        for (part, of) in [("p50", 500), ("p99", 990), ("p999", 999)] {
-            let at = (times.len() * of / 1000).min(times.len() - 1);
-            report::counter(&format!("kv.{name}-{part}-ns"), times[at].into());
-        }
-    }
+    times("get", "gets", gets);
+    times("put", "puts", puts);
     let per_second = requests as u128 * 1_000_000_000 / slowest;
     let served = || served.iter().flatten();
     report::counter("kv.per-second", per_second as u64);
-    report::counter("kv.served", served().map(|s| s.calls).sum());
+    let calls: u64 = served().map(|s| s.calls).sum();
+    report::counter("kv.served", calls);
+    let sent: u64 = served().map(|s| s.sent).sum();
+    report::counter("kv.messages", 2 * calls + sent);
+    rounds += served().map(|s| s.rounds).sum::<u64>();
+    report::counter("kv.rounds", rounds);
+    let waited = served().flat_map(|s| s.reclaimed.iter().copied());
+    times("reclaim", "reclaimed", waited.collect());
+    let in_use = served().map(|s| s.in_use).sum::<u64>() + layout(plan)?.buckets() * SHARDS;
+    report::counter("kv.working-set", in_use * LINE_BYTES);
     report::counter("kv.tried-again", again);
     report::counter("kv.unanswered", unanswered);
     report::counter("kv.lost", lost_clients + lost_servers);

@@ -59,6 +59,8 @@ pub struct Node {
     /// Its log, in memory that all nodes share.
     log: Memory,
     logged: u64,
+    /// Messages to other servers.
+    sent: u64,
     /// Calls that are not answered, by client.
     calls: BTreeMap<u64, Envelope>,
     found: Vec<u8>,
@@ -138,6 +140,7 @@ impl Node {
             own,
             log: shared.common.clone(),
             logged: 0,
+            sent: 0,
             calls: BTreeMap::new(),
             found: vec![0; MAX_VALUE],
         })
@@ -211,14 +214,11 @@ impl Node {
             ..
         } = &self.replica.values;
         let nodes = core::iter::once(*node);
-        Ok(Served::new(
-            calls,
-            mem,
-            (table, writer),
-            *node,
-            nodes,
-            |_| true,
-        ))
+        let served = Served::new(calls, mem, (table, writer), *node, nodes, |_| true);
+        Ok(Served {
+            sent: self.sent,
+            ..served
+        })
     }
 
     /// What a server has logged lately.
@@ -235,6 +235,7 @@ impl Node {
         match action {
             Action::Send { to, message } => {
                 let (tag, bytes) = encode(&message);
+                self.sent += 1;
                 match end.send(to.index(), Level::Normal, tag, &bytes, None) {
                     // Who is lost or has closed needs no votes.
                     Ok(()) | Err(MsgError::NodeDead { .. } | MsgError::Closed) => {}

@@ -2,6 +2,7 @@
 //!
 //! A call's tag says what is asked for, its bytes are the key and, of a put, the value. The answer's tag says how it went.
 
+use alloc::collections::VecDeque;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dyad::msg::{Endpoint, Envelope, Error as MsgError, Kind as Sent};
@@ -49,6 +50,8 @@ pub struct Pace {
     rounds: Rounds,
     every: u64,
     next: u64,
+    /// Rounds that are over.
+    made: u64,
 }
 
 impl Pace {
@@ -59,7 +62,13 @@ impl Pace {
                 .checked_div(per_second)
                 .unwrap_or(u64::MAX),
             next: 0,
+            made: 0,
         }
+    }
+
+    /// Rounds that are over.
+    pub const fn made(&self) -> u64 {
+        self.made
     }
 
     /// Goes on with a round if it is time. Whether it is over.
@@ -67,16 +76,18 @@ impl Pace {
         if now < self.next {
             return false;
         }
-        let over = self.rounds.step(mem);
+        let over = self.hurry(mem);
         if over {
             self.next = now.saturating_add(self.every);
         }
         over
     }
 
-    /// Goes on with a round at once.
-    pub fn hurry(&mut self, mem: &Memory) {
-        self.rounds.step(mem);
+    /// Goes on with a round at once. Whether it is over.
+    pub fn hurry(&mut self, mem: &Memory) -> bool {
+        let over = self.rounds.step(mem);
+        self.made += u64::from(over);
+        over
     }
 }
 
@@ -84,6 +95,14 @@ impl Pace {
 pub struct Served {
     /// Calls that it has answered.
     pub calls: u64,
+    /// Messages that it has sent to other servers.
+    pub sent: u64,
+    /// Rounds that it has gone through.
+    pub rounds: u64,
+    /// Nanoseconds from retiring a block to its reuse, of each block that can be reused.
+    pub reclaimed: Vec<u64>,
+    /// Lines of its items.
+    pub in_use: u64,
     /// Lines that it has, and how many of these it has found: in use, free, or waiting for readers.
     pub lines: u64,
     pub lines_found: u64,
@@ -108,6 +127,10 @@ impl Served {
         let (free, retired) = writer.room();
         Served {
             calls,
+            sent: 0,
+            rounds: 0,
+            reclaimed: Vec::new(),
+            in_use,
             lines: writer.lines_of(nodes),
             lines_found: in_use + free + retired,
         }
@@ -166,6 +189,9 @@ struct Shards<'s> {
     /// Servers whose shards this one has, by bit: its own, and those that it has inherited.
     has: u64,
     found: Vec<u8>,
+    /// When the blocks were retired that cannot be reused yet, oldest first.
+    retired: VecDeque<u64>,
+    reclaimed: Vec<u64>,
 }
 
 impl<'s> Shards<'s> {
@@ -174,6 +200,8 @@ impl<'s> Shards<'s> {
         let place = layout(&plan)?;
         let node = shared.node(own);
         let table = Table::new(place);
+        // Half of the requests, as in mix A; with more the heap grows once.
+        let retired = (plan.requests / 2) as usize;
         let mut all = Shards {
             shared,
             own,
@@ -188,6 +216,8 @@ impl<'s> Shards<'s> {
             pace: Pace::new(table.rounds(node), plan.rounds),
             has: 1 << own,
             found: vec![0; MAX_VALUE],
+            retired: VecDeque::with_capacity(retired),
+            reclaimed: Vec::with_capacity(retired),
         };
         for item in 0..plan.items {
             let key = Key(key(item));
@@ -234,10 +264,16 @@ impl<'s> Shards<'s> {
     }
 
     fn collect(&mut self, end: &Endpoint) {
-        match self.shared.plan.kind {
+        let free = match self.shared.plan.kind {
             Kind::Lib => self.writer.collect(&self.mem, self.shared.nodes_left(end)),
             _ => self.writer.collect(&self.mem, core::iter::once(self.node)),
         };
+        if free != 0 {
+            let now = Instant::now().as_nanos();
+            let free = free.min(self.retired.len());
+            let waited = self.retired.drain(..free).map(|then| now - then);
+            self.reclaimed.extend(waited);
+        }
     }
 
     fn serve(&mut self, end: &mut Endpoint) -> Result<Served> {
@@ -273,9 +309,12 @@ impl<'s> Shards<'s> {
         let nodes = nodes.map(|n| shared.node(n));
         let store = (&self.table, &self.writer);
         let is_own = |key| self.has(key);
-        Ok(Served::new(
-            calls, &self.mem, store, self.node, nodes, is_own,
-        ))
+        let served = Served::new(calls, &self.mem, store, self.node, nodes, is_own);
+        Ok(Served {
+            rounds: self.pace.made(),
+            reclaimed: core::mem::take(&mut self.reclaimed),
+            ..served
+        })
     }
 
     fn answer(
@@ -302,11 +341,15 @@ impl<'s> Shards<'s> {
         if !self.has(key) {
             return answer(end, call, REFUSED, &[]);
         }
+        let (_, retired) = self.writer.room();
         let mut put = self.writer.put(&self.mem, key, value);
         if put == Err(StoreError::Again) {
             self.pace.hurry(&self.mem);
             self.collect(end);
             put = self.writer.put(&self.mem, key, value);
+        }
+        if put.is_ok() && self.writer.room().1 > retired {
+            self.retired.push_back(Instant::now().as_nanos());
         }
         let status = match put {
             Ok(_) => DONE,
