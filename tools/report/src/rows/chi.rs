@@ -38,7 +38,7 @@ pub const ROWS: &[Row] = &[
         paper: PAPER,
         title: "Latency of a store",
         says: "Gets: in place by a library, then Ch'i, and far above partitions and two-phase commit. Puts: partitions, then Ch'i, then two-phase commit.",
-        ours: "Stores `lib`, `partitioned` and `2pc` on four nodes under YCSB.",
+        ours: "Stores `lib` (read in place), `partitioned` and `2pc` on four nodes under YCSB. There is no server in front of `lib`, as Ch'i has one.",
         how: How::Measured {
             by: &[KV],
             read: latency,

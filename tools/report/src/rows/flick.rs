@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::read::{ISAS, family, find, list, points, ratio};
 use super::{Documents, How, Row};
 use crate::figure::Figure;
-use crate::measurements::{BFS, CALLS, CHASE};
+use crate::measurements::{BFS, CALLS, CHASE, PROCESS};
 use crate::number::Reading;
 
 const PAPER: &str = "Flick";
@@ -28,9 +28,9 @@ pub const ROWS: &[Row] = &[
         paper: PAPER,
         title: "Calls beside other migrations",
         says: "Earlier systems take 430 to 700 us, 23 to 38 times as long; big.LITTLE takes 22 us.",
-        ours: "A crossing call beside a move of a task to the other node, in one system.",
+        ours: "A crossing call beside moves of a thread over messages and of a task over fused kernels, in one system.",
         how: How::Measured {
-            by: &[CALLS],
+            by: &[CALLS, PROCESS],
             read: beside_moves,
             replaced_by: None,
         },
@@ -161,6 +161,15 @@ fn beside_moves(documents: &Documents<'_>) -> Reading {
         );
         figure = figure.with_bars(format!("from {isa}"), times);
     }
+    // Moves of both directions have one mean.
+    let moves = list(documents.of(PROCESS), "pingpong");
+    let one = find(moves, &[("model", "shared"), ("kernels", "multiple")]);
+    let there_and_back = us(&one["move_ns"]).map(|us| 2.0 * us);
+    reading.add("thread there and back over messages", there_and_back, "us");
+    let call = us(&row(documents, CALLS, CALL, "x86_64")["sim_ns"]);
+    let times = ratio(there_and_back, call);
+    let name = "x86_64: thread there and back over messages / call";
+    reading.add(name, times, "");
     reading.figures.push(figure);
     reading
 }

@@ -237,7 +237,7 @@ fn games(documents: &Documents<'_>) -> Reading {
 fn blocks(documents: &Documents<'_>) -> Reading {
     let rows = list(documents.of(BLOCKS), "rows");
     let mut reading = Reading::default();
-    let mut figure = Figure::lines("Blocks by size", ["MiB", "ms"], [true, true]);
+    let mut figure = Figure::lines("Blocks by size", ["pages", "ms"], [true, true]);
     for isa in ISAS {
         let mut slopes = Vec::new();
         for what in ["offline", "online"] {
@@ -249,7 +249,7 @@ fn blocks(documents: &Documents<'_>) -> Reading {
             let fit = line(&with_values(&points));
             reading.add(format!("{isa}, {what}: R2"), fit.map(|f| f[2]), "");
             for (size, ms) in &points {
-                reading.add(format!("{isa}, {what}: {size} MiB"), *ms, "ms");
+                reading.add(format!("{isa}, {what}: {size} pages"), *ms, "ms");
             }
             slopes.push(fit.map(|f| f[1]));
             figure = figure.with(format!("{what}, {isa}"), points);

@@ -99,8 +99,8 @@ fn machine() -> Vec<(&'static str, String)> {
 }
 
 pub(super) fn report(args: &ReportArgs) -> Result<u8, Error> {
-    let rows = args.rows()?;
     result::open("report", &args.json)?;
+    let rows = args.rows()?;
     let bounds = Bounds::of_sources().map_err(|e| Error::Run(format!("bounds.toml: {e}")))?;
     let size = args.size();
     let minutes = args.limit.map(|limit| limit.0);
