@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::read::{ISAS, find, list, names, ratio};
 use super::{Documents, How, Row};
-use crate::figure::Figure;
+use crate::figure::{Figure, Series};
 use crate::measurements::{KERNEL, QUIESCENCE, SPEED};
 use crate::number::Reading;
 use crate::show::shown;
@@ -165,7 +165,7 @@ fn quiescence(documents: &Documents<'_>) -> Reading {
         [true, false],
     );
     // Rows that differ in the pool only.
-    let mut series: Vec<(String, Vec<(f64, Option<f64>)>)> = Vec::new();
+    let mut series: Vec<Series> = Vec::new();
     for row in rows {
         let text = |member: &str| row[member].as_str().unwrap_or_default();
         let name = format!(
@@ -178,13 +178,16 @@ fn quiescence(documents: &Documents<'_>) -> Reading {
             continue;
         };
         let point = (pool / f64::from(1 << 20), row["steps"].as_f64());
-        match series.iter_mut().find(|s| s.0 == name) {
-            Some(of) => of.1.push(point),
-            None => series.push((name, vec![point])),
+        match series.iter_mut().find(|s| s.name == name) {
+            Some(of) => of.points.push(point),
+            None => series.push(Series {
+                name,
+                points: vec![point],
+            }),
         }
     }
     let mut spread = (!series.is_empty()).then_some(0.0_f64);
-    for (name, points) in series {
+    for Series { name, points } in series {
         let steps: Option<Vec<f64>> = points.iter().map(|p| p.1).collect();
         let differ = steps.filter(|s| s.len() > 1).map(|steps| {
             let (low, high) = steps
