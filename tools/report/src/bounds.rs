@@ -43,7 +43,7 @@ pub struct Bounds {
 
 impl Bound {
     /// Whether a value is within the bound.
-    pub fn holds(&self, value: f64) -> bool {
+    pub fn includes(&self, value: f64) -> bool {
         self.min.is_none_or(|min| value >= min) && self.max.is_none_or(|max| value <= max)
     }
 
@@ -120,7 +120,7 @@ mod tests {
     fn bounds_are_read_and_checked() {
         let bounds = Bounds::parse(TEXT).unwrap();
         assert_eq!(bounds.all[0].range(), "at most 2");
-        assert!(bounds.all[0].holds(2.0) && !bounds.all[0].holds(2.1));
+        assert!(bounds.all[0].includes(2.0) && !bounds.all[0].includes(2.1));
         for (from, to, why) in [
             ("max = 2.0\n", "", "neither"),
             ("\"r\"", "\" \"", "no reason"),

@@ -117,7 +117,7 @@ fn judged(bound: &Bound, size: Size, reading: &Reading) -> Judged {
     let gaps = numbers.iter().filter(|n| n.value.is_none());
     let gaps: Vec<String> = gaps.map(|n| format!("missing: {}", n.name)).collect();
     let wrong = numbers.iter().filter_map(|n| {
-        let value = n.value.filter(|v| !bound.holds(*v))?;
+        let value = n.value.filter(|v| !bound.includes(*v))?;
         let unit = if n.unit.is_empty() { "" } else { " " };
         Some(format!(
             "{} is {}{unit}{}, bound {}",
