@@ -6,6 +6,7 @@
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::show::shown;
 
@@ -20,6 +21,10 @@ pub const COLOURS: [(u8, u8, u8); 6] = [
 ];
 const WIDTH: u32 = 720;
 const HEIGHT: u32 = 360;
+/// Size of letters.
+const LETTERS: u32 = 17;
+/// How many labels of bars stand side by side; more are turned.
+const LEVEL_LABELS: usize = 8;
 
 /// Points of one name. A point without a value is a gap.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,11 +106,19 @@ impl Figure {
         points.filter_map(|&(x, y)| Some((x, y?)))
     }
 
+    /// Turned labels take more room.
+    fn height(&self) -> u32 {
+        match &self.shape {
+            Shape::Bars(labels) if labels.len() > LEVEL_LABELS => HEIGHT + 150,
+            _ => HEIGHT,
+        }
+    }
+
     /// The figure as SVG; nothing, if there is no point with a value.
     pub fn svg(&self) -> Option<String> {
         self.values().next()?;
         let mut out = String::new();
-        let root = SVGBackend::with_string(&mut out, (WIDTH, HEIGHT)).into_drawing_area();
+        let root = SVGBackend::with_string(&mut out, (WIDTH, self.height())).into_drawing_area();
         // Drawing into a string fails only for ranges that are empty, which the axes exclude.
         let drawn = match &self.shape {
             Shape::Lines { log_x, log_y } => self.draw_lines(&root, *log_x, *log_y),
@@ -113,7 +126,7 @@ impl Figure {
         };
         drawn.and_then(|()| root.present().ok())?;
         drop(root);
-        Some(responsive(&out))
+        Some(responsive(&out, self.height()))
     }
 
     /// Where lines are drawn: logarithms of what is logarithmic.
@@ -146,7 +159,8 @@ impl Figure {
             .y_desc(self.axes[1].as_str())
             .x_label_formatter(&label_x)
             .y_label_formatter(&label_y)
-            .label_style(("sans-serif", 12))
+            .label_style(("sans-serif", LETTERS))
+            .axis_desc_style(("sans-serif", LETTERS))
             .draw()
             .ok()?;
         for (n, series) in self.series.iter().enumerate() {
@@ -173,10 +187,11 @@ impl Figure {
         let most = self.values().map(|p| p.1).fold(0.0, f64::max);
         let top = if most > 0.0 { most * 1.12 } else { 1.0 };
         let groups = labels.len().max(1);
+        let turned = labels.len() > LEVEL_LABELS;
         let mut chart: ChartContext<'_, _, Cartesian2d<RangedCoordf64, RangedCoordf64>> =
             ChartBuilder::on(root)
                 .margin(12)
-                .x_label_area_size(34)
+                .x_label_area_size(if turned { 190 } else { 34 })
                 .y_label_area_size(78)
                 .build_cartesian_2d(0.0..groups as f64, 0.0..top)
                 .ok()?;
@@ -187,7 +202,8 @@ impl Figure {
             .y_labels(6)
             .y_desc(self.axes[1].as_str())
             .y_label_formatter(&|v| shown_on_axis(*v))
-            .label_style(("sans-serif", 12))
+            .label_style(("sans-serif", LETTERS))
+            .axis_desc_style(("sans-serif", LETTERS))
             .draw()
             .ok()?;
         let width = 0.8 / self.series.len().max(1) as f64;
@@ -201,11 +217,15 @@ impl Figure {
             });
             chart.draw_series(bars).ok()?;
         }
-        let style = ("sans-serif", 12).into_font().color(&BLACK);
-        let style = style.pos(plotters::style::text_anchor::Pos::new(
-            plotters::style::text_anchor::HPos::Center,
-            plotters::style::text_anchor::VPos::Top,
-        ));
+        let font = ("sans-serif", LETTERS).into_font();
+        let (font, anchor) = match turned {
+            true => (
+                font.transform(FontTransform::Rotate90),
+                Pos::new(HPos::Left, VPos::Center),
+            ),
+            false => (font, Pos::new(HPos::Center, VPos::Top)),
+        };
+        let style = font.color(&BLACK).pos(anchor);
         for (n, label) in labels.iter().enumerate() {
             let (x, y) = chart.backend_coord(&(n as f64 + 0.5, 0.0));
             let text = Text::new(label.clone(), (x, y + 8), style.clone());
@@ -241,8 +261,8 @@ fn shown_on_axis(value: f64) -> String {
 }
 
 /// The drawing with a view box in the place of a size, and without a name space: it stands in a page.
-fn responsive(svg: &str) -> String {
-    let size = format!("width=\"{WIDTH}\" height=\"{HEIGHT}\" ");
+fn responsive(svg: &str, height: u32) -> String {
+    let size = format!("width=\"{WIDTH}\" height=\"{height}\" ");
     let svg = svg.replacen(&size, "class=\"fig\" role=\"img\" ", 1);
     svg.replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1)
 }
@@ -278,6 +298,17 @@ mod tests {
         let (both, one) = (both.svg().unwrap(), one.svg().unwrap());
         assert_eq!(count(&both), count(&one) + 1);
         assert!(one.contains("cg"), "{one}");
+    }
+
+    #[test]
+    fn many_labels_are_turned() {
+        let labels: Vec<String> = (0..20).map(|n| format!("operation_{n}")).collect();
+        let figure = Figure::bars("t", "instructions", labels);
+        let svg = figure.with_bars("here", vec![Some(1.0); 20]).svg().unwrap();
+        assert!(
+            svg.contains("rotate(90") && svg.contains("operation_19"),
+            "{svg}"
+        );
     }
 
     #[test]

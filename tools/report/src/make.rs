@@ -155,19 +155,21 @@ impl Plan {
         command.stdout(log.try_clone().map_err(io)?).stderr(log);
         let begin = Instant::now();
         let child = command.spawn().map_err(io)?;
-        let status = match wait(child, deadline).map_err(io)? {
+        let end = wait(child, deadline).map_err(io)?;
+        let text = std::fs::read_to_string(&document).unwrap_or_default();
+        remove(&document).map_err(io)?;
+        let status = match end {
             End::Exited(status) => status,
+            // What a command writes that was ended is a failure, or a part.
             End::Over => return Ok(Made::Over),
             End::Interrupted => return Ok(Made::Interrupted),
         };
-        let text = std::fs::read_to_string(&document).unwrap_or_default();
         let Ok(value) = serde_json::from_str::<Value>(&text) else {
             let log = format!("{}.log", one.name);
             return Ok(Made::Failed(format!(
                 "the command left no result; see {log}"
             )));
         };
-        remove(&document).map_err(io)?;
         // Of all rows: another report reads the record for rows that this one was not asked for.
         let of = crate::rows::all().filter(|r| r.measurements().contains(&one.name));
         let digests: BTreeMap<String, String> = of
