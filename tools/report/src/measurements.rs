@@ -118,7 +118,7 @@ pub const ALL: [Measurement; 17] = [
             "bench compare --class W --profile paper-big",
             "bench compare --class A --profile paper-big",
         ],
-        seconds: [45, 2_400, 14_400],
+        seconds: [170, 2_400, 14_400],
         has_table: true,
     },
     plain(
@@ -132,7 +132,7 @@ pub const ALL: [Measurement; 17] = [
     plain(
         PROCESS,
         ["bench process --quick", "bench process"],
-        [40, 400],
+        [120, 400],
     ),
     plain(
         CALLS,
