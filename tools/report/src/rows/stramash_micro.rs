@@ -220,6 +220,11 @@ fn games(documents: &Documents<'_>) -> Reading {
             add("R2", fit.map(|f| f[2]), "");
             add("messages of a wake-up", ratio(sum("messages"), wakes), "");
             add("doorbells of a wake-up", ratio(bells, wakes), "");
+            if let (Some(wakes), Some(messages), Some(bells)) = (wakes, sum("messages"), bells) {
+                reading.counts.push(format!(
+                    "{model}, {kernels}: {wakes} wake-ups, {messages} messages, {bells} doorbells"
+                ));
+            }
             slopes.push(fit.map(|f| f[1]));
             figure = figure.with(kernels, points);
         }
