@@ -12,6 +12,7 @@ mod miri;
 mod new;
 mod passthrough;
 mod ps;
+mod report;
 mod result;
 mod run;
 mod sensitivity;
@@ -56,6 +57,8 @@ enum Command {
     Sim(sim::SimArgs),
     /// Measure and print the results beside those of other systems
     Bench(bench::BenchArgs),
+    /// Measure every figure of five papers and write one document with verdicts
+    Report(report::ReportArgs),
     /// Build and play the programs on crates from the registry; compare what they print with the host
     Gallery(gallery::GalleryArgs),
     /// Compare what the simulator counts with what must come out and with what others count
@@ -100,6 +103,7 @@ pub fn main() -> ExitCode {
         Command::Explore(args) => explore::explore(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Bench(args) => bench::bench(&args),
+        Command::Report(args) => report::report(&args),
         Command::Gallery(args) => gallery::gallery(&args),
         Command::ValidateSim(args) => validate::validate(&args),
         Command::Build(args) => build::build(&args),

@@ -16,7 +16,7 @@ use dyad_launcher::{launch, out};
 use dyad_measure::{bench, sensitivity, validate};
 
 /// The schema of each command's document, by the command's name.
-const SCHEMAS: [(&str, &str); 11] = [
+const SCHEMAS: [(&str, &str); 12] = [
     ("run", launch::SCHEMA),
     ("soak", "dyad.soak/1"),
     ("sweep", "dyad.sweep/1"),
@@ -25,6 +25,7 @@ const SCHEMAS: [(&str, &str); 11] = [
     ("ps", "dyad.threads/1"),
     ("migrate", "dyad.migrate/1"),
     ("bench", bench::SCHEMA),
+    ("report", dyad_report::document::SCHEMA),
     ("validate-sim", validate::SCHEMA),
     ("doctor", "dyad.doctor/1"),
     ("test", "dyad.test/1"),

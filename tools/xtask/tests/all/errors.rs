@@ -380,6 +380,11 @@ fn every_command_with_json_says_why_it_failed() {
             "32..=1024",
         ),
         (
+            vec!["report", "--only", "ST-F99"],
+            "dyad.report/1",
+            "no row is called",
+        ),
+        (
             vec!["validate-sim", "--groups", "all"],
             "dyad.validate/1",
             "--groups",

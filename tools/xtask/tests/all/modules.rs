@@ -106,7 +106,7 @@ fn circle(uses: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
 #[test]
 fn modules_of_the_libraries_have_no_circles() {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    for library in ["launcher", "measure"] {
+    for library in ["launcher", "measure", "report"] {
         let uses = uses(&tools.join(library));
         assert!(
             uses.values().any(|used| !used.is_empty()),
@@ -126,7 +126,9 @@ fn libraries_do_not_depend_on_what_uses_them() {
     for (library, user) in [
         ("launcher", "dyad-measure"),
         ("launcher", "xtask."),
+        ("launcher", "dyad-report"),
         ("measure", "xtask."),
+        ("report", "xtask."),
     ] {
         assert!(!manifest(library).contains(user), "{library}: {user}");
     }
