@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::{build, paths};
+use crate::paths;
 
 const LIST: &str = "kept.json";
 
@@ -29,12 +29,12 @@ fn relative(place: &Path) -> &Path {
     place.strip_prefix(paths::workspace_root()).unwrap_or(place)
 }
 
-/// Copies all that this process has built into a directory, which then has nothing else in it.
+/// Copies what has been built ([`built`](crate::build::built)) into a directory, which then has nothing else in it.
 ///
 /// # Errors
 ///
 /// If a file cannot be copied, or the directory cannot be made.
-pub fn keep(dir: &Path) -> Result<(), Error> {
+pub fn keep(built: &[(PathBuf, Vec<PathBuf>)], dir: &Path) -> Result<(), Error> {
     let cannot = |e: std::io::Error| {
         Error::io(
             format_args!("cannot keep what was built in {}", dir.display()),
@@ -44,15 +44,16 @@ pub fn keep(dir: &Path) -> Result<(), Error> {
     if dir.exists() {
         std::fs::remove_dir_all(dir).map_err(cannot)?;
     }
+    std::fs::create_dir_all(dir).map_err(cannot)?;
     let mut list = List::default();
-    for (n, (place, files)) in build::built().into_iter().enumerate() {
+    for (n, (place, files)) in built.iter().enumerate() {
         let to = PathBuf::from(n.to_string());
         std::fs::create_dir_all(dir.join(&to)).map_err(cannot)?;
         for (i, file) in files.iter().enumerate() {
             let copy = to.join(file.file_name().unwrap_or_default());
             std::fs::copy(file, dir.join(&copy)).map_err(cannot)?;
             if i == 0 {
-                list.0.insert(relative(&place).into(), copy);
+                list.0.insert(relative(place).into(), copy);
             }
         }
     }

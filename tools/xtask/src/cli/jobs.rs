@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 
-use dyad_launcher::config::RunConfig;
 use dyad_launcher::display::{Display, Verbosity};
 use dyad_launcher::error::Error;
-use dyad_launcher::{kept, launch, paths, setup, signals};
+use dyad_launcher::{build, kept, launch, paths, setup, signals};
 use dyad_measure::sweep::{Jobs, Made, Merged, Planned, Request, Table, make};
 
 /// How often it is looked whether jobs have come to their ends.
@@ -144,14 +143,12 @@ impl JobArgs {
     fn submit(&self, jobs: &Jobs, plan: &[Planned], wanted: &[usize]) -> Result<bool, Error> {
         jobs.prepare()?;
         jobs.forget(wanted);
-        let mut built: Vec<&RunConfig> = Vec::new();
         let mut display = Display::new(Verbosity::Normal);
         for config in wanted.iter().map(|n| &plan[*n].config) {
             setup::ensure(&setup::Requirements::to_run(config), &mut super::say)?;
             launch::build(config, &mut display)?;
-            built.push(config);
         }
-        kept::keep(&jobs.built())?;
+        kept::keep(&build::built(), &jobs.built())?;
         let program =
             std::env::current_exe().map_err(|e| Error::io("cannot find this program", e))?;
         copy(&program, &jobs.program())?;

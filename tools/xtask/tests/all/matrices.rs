@@ -105,6 +105,81 @@ fn a_sweep_runs_every_combination_into_one_table() {
     );
 }
 
+/// A stand-in for `sbatch` that makes the jobs of an array one after the other, but for those in the file `dies`.
+const SBATCH: &str = r#"#!/bin/sh
+for script; do :; done
+echo "$@" >> calls
+for range in $(sed -n 's/^#SBATCH --array=//p' "$script" | tr , ' '); do
+    for n in $(seq "${range%-*}" "${range#*-}"); do
+        grep -qx "$n" dies 2> /dev/null || SLURM_ARRAY_TASK_ID=$n sh "$script" > /dev/null 2>&1
+    done
+done
+"#;
+
+#[test]
+fn a_sweep_is_made_by_jobs_and_merged() {
+    use std::os::unix::fs::PermissionsExt;
+    let d = Scratch::new("sweepjobs");
+    let sbatch = d.0.join("bin/sbatch");
+    std::fs::create_dir_all(d.0.join("bin")).unwrap();
+    std::fs::write(&sbatch, SBATCH).unwrap();
+    std::fs::set_permissions(&sbatch, PermissionsExt::from_mode(0o755)).unwrap();
+    let command = |more: &[&str]| {
+        let mut c = stubs(&d, &["sweep", "--sim", "timing"], &["ok", "ok"]);
+        let path = std::env::var("PATH").unwrap();
+        c.env("PATH", format!("{}:{path}", d.0.join("bin").display()));
+        c.args([
+            "--over",
+            "l3.size=4MiB,32MiB",
+            "--over",
+            "model=shared,separated",
+        ]);
+        c.args(["--csv", "out.csv"]).args(more);
+        c
+    };
+    let slurm = ["--on", "slurm", "--job-option=--partition=short"];
+    // What would be submitted is printed, and nothing else is done.
+    let (status, t) = outcome(&mut command(&[&slurm[..], &["--dry-run"]].concat()));
+    assert_eq!(status, Some(0), "{t}");
+    for words in [
+        "--array=0-3\n",
+        "--partition=short\n",
+        "# 4 runs, 1 calls of the scheduler",
+    ] {
+        assert!(t.contains(words), "{words:?} not in:\n{t}");
+    }
+    assert!(!d.0.join("out.csv").exists() && !d.0.join("calls").exists());
+    // Jobs that die leave nothing: they are missing, and are made again.
+    std::fs::write(d.0.join("dies"), "1\n").unwrap();
+    let (status, t) = outcome(&mut command(&slurm));
+    assert_eq!(status, Some(1), "{t}");
+    for words in [
+        "missing: l3.size=4MiB model=separated; its job's output is in",
+        "3 runs in out.csv, 0 failed; --resume makes the 1",
+    ] {
+        assert!(t.contains(words), "{words:?} not in:\n{t}");
+    }
+    assert_eq!(table(&d).1.len(), 6);
+    std::fs::remove_file(d.0.join("dies")).unwrap();
+    let (status, t) = outcome(&mut command(&["--resume", "--merge"]));
+    assert_eq!(status, Some(1), "{t}");
+    let (status, t) = outcome(&mut command(&[&slurm[..], &["--resume"]].concat()));
+    assert_eq!(status, Some(0), "{t}");
+    assert_eq!(table(&d).1.len(), 8);
+    let calls = std::fs::read_to_string(d.0.join("calls")).unwrap();
+    assert_eq!(calls.lines().count(), 2, "{calls}");
+    // What is there is not submitted.
+    let (status, t) = outcome(&mut command(&[&slurm[..], &["--resume"]].concat()));
+    assert_eq!(status, Some(0), "{t}");
+    let again = std::fs::read_to_string(d.0.join("calls")).unwrap();
+    assert_eq!(again, calls);
+    // Without the batch system that is said.
+    let mut c = command(&[&slurm[..], &["--resume", "--repeat", "2"]].concat());
+    c.env("PATH", "/nowhere");
+    let (status, t) = outcome(&mut c);
+    assert_eq!(status, Some(2), "{t}");
+}
+
 #[test]
 fn a_sweep_goes_on_after_a_failure_and_resumes_with_it() {
     let d = Scratch::new("sweepfail");
