@@ -166,7 +166,7 @@ pub const ALL: [Measurement; 17] = [
         ],
         [60, 240],
     ),
-    plain(KV, ["bench kv --quick", "bench kv"], [40, 600]),
+    plain(KV, ["bench kv --quick", "bench kv"], [250, 7200]),
     plain(
         PAGES,
         ["bench pages --quick --models shared", "bench pages"],

@@ -16,8 +16,13 @@ pub const ROWS: &[Row] = &[
         paper: PAPER,
         title: "Loads with a flush now and then",
         says: "+3 % with 2 cores, -10 % with 4 and a large working set. That is their testbed: context, no bound.",
-        ours: "It needs throughput by working set and by rounds of quiescence in a second, with caches that are not coherent.",
-        how: How::NotMeasured("no command measures loads beside rounds of quiescence"),
+        ours: "Requests in a second to the store that is read in place, by items and by rounds of quiescence in a second, with caches that are \
+               coherent and that are not. The quick report has coherent caches, few items, and more rounds.",
+        how: How::Measured {
+            by: &[KV],
+            read: rounds,
+            replaced_by: None,
+        },
     },
     Row {
         id: "CH-T2",
@@ -129,71 +134,134 @@ fn operations(documents: &Documents<'_>) -> Reading {
 
 const STORES: [&str; 3] = ["lib", "partitioned", "2pc"];
 
-fn mean(rows: &[Value], load: &str, store: &str, kind: &str) -> Option<f64> {
-    find(rows, &[("load", load), ("store", store)])[kind]["mean"].as_f64()
+fn mean(rows: &[&Value], load: &str, store: &str, kind: &str) -> Option<f64> {
+    let mut of = rows.iter();
+    let row = of.find(|row| row["load"] == *load && row["store"] == *store)?;
+    row[kind]["mean"].as_f64()
+}
+
+/// The rows of each kind of memory.
+fn by_caches(rows: &[Value]) -> impl Iterator<Item = (&str, Vec<&Value>)> {
+    let kinds = names(rows, "caches").into_iter();
+    kinds.map(move |caches| {
+        (
+            caches,
+            rows.iter().filter(|row| row["caches"] == *caches).collect(),
+        )
+    })
 }
 
 fn latency(documents: &Documents<'_>) -> Reading {
     let rows = list(documents.of(KV), "rows");
     let mut reading = Reading::default();
-    let mixes: Vec<&str> = names(rows, "load")
-        .into_iter()
-        .filter(|l| !l.ends_with('%'))
-        .collect();
-    for (kind, what) in [("get_ns", "get"), ("put_ns", "put")] {
-        let with: Vec<&str> = mixes
+    for (caches, of_caches) in by_caches(rows) {
+        for (kind, what) in [("get_ns", "get"), ("put_ns", "put")] {
+            let mean = |load: &str, store: &str| mean(&of_caches, load, store, kind);
+            // Where the store that is read in place is measured alone, there is nothing to compare.
+            let compared =
+                |load: &&str| STORES[1..].iter().any(|store| mean(load, store).is_some());
+            let loads: Vec<&str> = names(rows, "load").into_iter().filter(compared).collect();
+            let title = format!("Mean time of a {what}, {caches} memory");
+            let labels = loads.iter().map(|l| (*l).into()).collect();
+            let mut figure = Figure::bars(&title, "ns", labels);
+            for store in STORES {
+                let means = loads.iter().map(|load| mean(load, store));
+                figure = figure.with_bars(store, means.collect());
+            }
+            reading.figures.push(figure);
+            for load in &loads {
+                for store in STORES {
+                    let name = format!("{caches}, {load}, {store}: mean of a {what}");
+                    reading.add(name, mean(load, store), "ns");
+                }
+                for (a, b) in [
+                    ("partitioned", "lib"),
+                    ("2pc", "lib"),
+                    ("2pc", "partitioned"),
+                ] {
+                    let name = format!("{caches}, {load}, {what}: {a} / {b}");
+                    reading.add(name, ratio(mean(load, a), mean(load, b)), "");
+                }
+            }
+        }
+    }
+    reading
+}
+
+/// Throughput by rounds of quiescence.
+fn rounds(documents: &Documents<'_>) -> Reading {
+    let all = list(documents.of(KV), "rates");
+    let mut reading = Reading::default();
+    for (caches, rows) in by_caches(all) {
+        let mut sets: Vec<u64> = rows
             .iter()
-            .copied()
-            .filter(|load| STORES.iter().any(|s| mean(rows, load, s, kind).is_some()))
+            .filter_map(|row| row["items"].as_u64())
             .collect();
-        let labels = with.iter().map(|m| format!("mix {m}")).collect();
-        let mut figure = Figure::bars(&format!("Mean time of a {what}"), "ns", labels);
-        for store in STORES {
-            figure = figure.with_bars(
-                store,
-                with.iter()
-                    .map(|load| mean(rows, load, store, kind))
-                    .collect(),
-            );
+        sets.dedup();
+        let axes = ["rounds in a second", "requests in a second"];
+        let title = format!("Requests by rounds of quiescence, {caches} memory");
+        let mut figure = Figure::lines(&title, axes, [false, true]);
+        for items in sets {
+            let mut points = Vec::new();
+            for row in rows.iter().filter(|row| row["items"] == items) {
+                let Some(rate) = row["rounds_per_second"].as_f64() else {
+                    continue;
+                };
+                let at = format!("{caches}, {items} items, {rate} rounds/s");
+                let speed = row["per_second"].as_f64();
+                reading.add(format!("{at}: requests"), speed, "1/s");
+                if rate > 0.0 {
+                    let loss = row["loss"].as_f64().map(|part| part * 100.0);
+                    reading.add(format!("{at}: loss"), loss, "%");
+                    let waits = row["reclaim_ns"]["p99"].as_f64();
+                    let reused = row["reclaimed"].as_u64().unwrap_or(0);
+                    reading.counts.push(match waits {
+                        Some(ns) => format!(
+                            "{at}: {reused} blocks were used again, 99 of 100 within {} us",
+                            (ns / 1000.0).round()
+                        ),
+                        None => format!("{at}: no block was used again"),
+                    });
+                }
+                points.push((rate, speed));
+            }
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            figure = figure.with(&format!("{items} items"), points);
         }
         reading.figures.push(figure);
-        for load in &with {
-            for store in STORES {
-                reading.add(
-                    format!("mix {load}, {store}: mean of a {what}"),
-                    mean(rows, load, store, kind),
-                    "ns",
-                );
-            }
-            let of = |store| mean(rows, load, store, kind);
-            let mut add = |pair: &str, a, b| {
-                reading.add(
-                    format!("mix {load}, {what}: {pair}"),
-                    ratio(of(a), of(b)),
-                    "",
-                )
-            };
-            add("partitioned / lib", "partitioned", "lib");
-            add("2pc / lib", "2pc", "lib");
-            add("2pc / partitioned", "2pc", "partitioned");
-        }
     }
     reading
 }
 
 fn throughput(documents: &Documents<'_>) -> Reading {
     let document = documents.of(KV);
-    let rows = list(document, "rows");
     let mut reading = Reading::default();
+    for (caches, rows) in by_caches(list(document, "rows")) {
+        of_puts(&mut reading, caches, &rows);
+        if let Some(puts) = document["crossover"][caches].as_f64() {
+            reading.counts.push(format!(
+                "{caches}: partitions answer more requests from {puts} % of puts on"
+            ));
+        }
+    }
+    reading
+}
+
+/// Requests in a second by the part of puts, in memory of one kind.
+fn of_puts(reading: &mut Reading, caches: &str, rows: &[&Value]) {
+    let is_swept = |row: &&&Value| row["load"].as_str().is_some_and(|load| load.ends_with('%'));
+    if !rows.iter().any(|row| is_swept(&row)) {
+        return;
+    }
     let axes = ["puts, %", "requests in a second"];
     let mut figure = Figure::lines(
-        "Requests in a second by the part of puts",
+        &format!("Requests in a second by the part of puts, {caches} memory"),
         axes,
         [false, true],
     );
     let points = |store: &str| -> Vec<(f64, Option<f64>)> {
         let of = rows.iter().filter(|r| r["store"] == store);
-        let point = |row: &Value| {
+        let point = |row: &&Value| {
             let load = row["load"].as_str()?.strip_suffix('%')?;
             Some((load.trim().parse().ok()?, row["per_second"].as_f64()))
         };
@@ -204,7 +272,11 @@ fn throughput(documents: &Documents<'_>) -> Reading {
     for store in STORES {
         let all = points(store);
         for (puts, speed) in &all {
-            reading.add(format!("{store}, {puts} % of puts"), *speed, "1/s");
+            reading.add(
+                format!("{caches}, {store}, {puts} % of puts"),
+                *speed,
+                "1/s",
+            );
         }
         figure = figure.with(store, all);
     }
@@ -215,7 +287,7 @@ fn throughput(documents: &Documents<'_>) -> Reading {
             .and_then(|p| p.1)
     };
     reading.add(
-        "0 % of puts: lib / partitioned",
+        format!("{caches}, 0 % of puts: lib / partitioned"),
         ratio(first("lib"), first("partitioned")),
         "",
     );
@@ -226,21 +298,16 @@ fn throughput(documents: &Documents<'_>) -> Reading {
             .fold((f64::INFINITY, 0.0_f64), |(a, b), v| (a.min(*v), b.max(*v)));
         (high / low - 1.0) * 100.0
     });
-    reading.add("partitioned: spread over the parts of puts", spread, "%");
+    let name = format!("{caches}, partitioned: spread over the parts of puts");
+    reading.add(name, spread, "%");
     for store in ["lib", "2pc"] {
         let all = points(store);
         let last = all.iter().find(|p| p.0 == 100.0).and_then(|p| p.1);
         reading.add(
-            format!("{store}: 100 % / 0 % of puts"),
+            format!("{caches}, {store}: 100 % / 0 % of puts"),
             ratio(last, first(store)),
             "",
         );
     }
-    if let Some(puts) = document["crossover"].as_f64() {
-        reading.counts.push(format!(
-            "partitions answer more requests from {puts} % of puts on"
-        ));
-    }
     reading.figures.push(figure);
-    reading
 }
