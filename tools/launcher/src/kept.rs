@@ -25,7 +25,7 @@ struct List(BTreeMap<PathBuf, PathBuf>);
 static IN_USE: OnceLock<(PathBuf, List)> = OnceLock::new();
 
 fn relative(place: &Path) -> &Path {
-    // What lies elsewhere has to be at the same place everywhere.
+    // A place outside of the workspace is the same on all computers.
     place.strip_prefix(paths::workspace_root()).unwrap_or(place)
 }
 
@@ -65,16 +65,16 @@ pub fn keep(built: &[(PathBuf, Vec<PathBuf>)], dir: &Path) -> Result<(), Error> 
 ///
 /// # Errors
 ///
-/// If nothing was kept there.
+/// If nothing was kept there, or the process uses another directory already.
 pub fn use_kept(dir: &Path) -> Result<(), Error> {
     let file = dir.join(LIST);
     let wrong =
         |e: &dyn std::fmt::Display| Error::Setup(format!("cannot read {}: {e}", file.display()));
     let text = std::fs::read_to_string(&file).map_err(|e| wrong(&e))?;
     let list = serde_json::from_str(&text).map_err(|e| wrong(&e))?;
-    // Whoever comes second uses the same.
-    let _ = IN_USE.set((dir.into(), list));
-    Ok(())
+    IN_USE
+        .set((dir.into(), list))
+        .map_err(|_| Error::Setup("this process already uses what was kept for other jobs".into()))
 }
 
 /// Whether this process builds nothing.

@@ -4,8 +4,7 @@
 //!  plan ─▶ built, set aside ─▶ script ─▶ batch system: one array, one job per run ─▶ points/0007.csv ─▶ merged into the table
 //! ```
 //!
-//! A job that dies, of whatever, leaves no table: its run is missing, and is submitted again when the sweep is gone on with. A
-//! table that is there is whole.
+//! A job that dies leaves no table. Its run is missing, and `--resume` submits the run again. A table is written as a whole.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -208,6 +207,8 @@ impl Jobs {
             }
             match self.take(&file, planned, table)? {
                 Ok(failure) => {
+                    // A table is taken once, also one of a run that has failed.
+                    self.forget(&[n]);
                     merged.taken += 1;
                     let failure = failure.map(|why| (planned.name(), why));
                     merged.failed.extend(failure);
@@ -244,7 +245,7 @@ impl Jobs {
         }
     }
 
-    /// Removes the tables of runs, so that what is found later was made later.
+    /// Removes the tables of runs.
     pub fn forget(&self, wanted: &[usize]) {
         for n in wanted {
             // One that is not there need not be removed.
