@@ -226,7 +226,7 @@ fn rounds(documents: &Documents<'_>) -> Reading {
                 points.push((rate, speed));
             }
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            figure = figure.with(&format!("{items} items"), points);
+            figure = figure.with(format!("{items} items"), points);
         }
         reading.figures.push(figure);
     }
