@@ -46,6 +46,7 @@ use dyad_sim_model::coherent::{Core, FlushKind};
 use dyad_sim_model::config::LINE_BYTES;
 use dyad_sim_model::first::Name;
 use dyad_sim_model::overlap::Window;
+use dyad_sim_model::shared::LOOKS_PER_PUBLICATION;
 use dyad_sim_model::system::{Operation, SystemCosts};
 use dyad_sim_model::translation::Purpose;
 
@@ -195,6 +196,8 @@ pub struct Cpu {
     registers: Registers,
     regions: Regions<'static, Passed>,
     awaited: Awaited,
+    /// Looks around since it has published.
+    unpublished: u32,
     /// The number of accesses to data before all caches were emptied last.
     emptied_at: Option<u64>,
     setup: &'static Setup,
@@ -228,6 +231,7 @@ impl Cpu {
             registers: Registers::find(setup.isa()),
             regions: setup.open_regions(number as usize),
             awaited: Awaited::default(),
+            unpublished: LOOKS_PER_PUBLICATION,
             emptied_at: None,
             setup,
             translations_changed: AtomicBool::new(false),
@@ -503,19 +507,31 @@ impl Cpu {
         }
     }
 
+    /// Publishes at every [`LOOKS`]th look around, and at the first one after a sleep.
+    pub fn publish_in_turn(&mut self, timed: u64) {
+        self.unpublished += 1;
+        if self.unpublished >= LOOKS_PER_PUBLICATION {
+            self.publish(false, timed);
+        }
+    }
+
     /// Lets the CPUs of the whole system know what this one has counted. It executes nothing just now, but the time of `timed`
     /// instructions that follow has been counted; `asleep`: nor will it before it is woken up.
     pub fn publish(&mut self, asleep: bool, timed: u64) {
-        let all = self.passed(0, timed);
-        let awaited = self.awaited.at(all);
+        // Whoever wakes up is not to be taken to sleep for longer than until then.
+        self.unpublished = if asleep { LOOKS_PER_PUBLICATION } else { 0 };
         let doing = match (asleep, self.awaited.lasts()) {
             (false, _) => Doing::Works,
             (true, false) => Doing::Sleeps,
             (true, true) => Doing::Awaits,
         };
         let version = self.awaited.version();
-        self.regions
-            .publish(Passed { all, awaited }, version, doing);
+        let all = self.passed(0, timed);
+        self.regions.publish(version, doing, |seldom| {
+            let awaited = seldom.then(|| self.awaited.at(all));
+            let awaited = awaited.unwrap_or_default();
+            Passed { all, awaited }
+        });
     }
 
     /// How often a page of a program's heap or stacks was looked up, by pool.

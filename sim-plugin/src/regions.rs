@@ -9,9 +9,9 @@
 //! | passes that end on the CPU that they began on | what this CPU did |
 //! | all passes | what all CPUs of the system did meanwhile |
 //!
-//! A CPU knows of others what they have published: at each look around, and when they fall asleep or wake up. So the second
-//! count is exact to a quantum and the lag at either end, for each CPU other than that of the marker. A CPU that sleeps is taken
-//! to sleep until the marker.
+//! A CPU knows of others what they have published: when they fall asleep or wake up, and at each look around in strict order, at
+//! every fourth one otherwise. So for each CPU other than that of the marker the second count is exact, at either end, to a
+//! quantum and the lag in strict order, otherwise to four quanta and the lag. A CPU that sleeps is taken to sleep until the marker.
 //!
 //! ```text
 //! words of a CPU:  | sequence | life, doing, counted | life, doing, counted | open | life, then | life, then | ...
@@ -82,7 +82,8 @@ struct Slot<'a> {
     begun: &'a [AtomicU64],
 }
 
-fn store<T: Measured>(words: &[AtomicU64], value: T, seldom: bool) {
+#[inline(always)]
+fn store<T: Measured>(words: &[AtomicU64], value: &T, seldom: bool) {
     let mut at = words.iter();
     value.put(seldom, &mut |word| {
         if let Some(to) = at.next() {
@@ -139,8 +140,8 @@ impl<'a, T: Measured> Regions<'a, T> {
     }
 
     /// Lets others know what this CPU has counted, and what it does from here on. `version` is another one if words that
-    /// seldom change have.
-    pub fn publish(&mut self, now: T, version: u64, doing: Doing) {
+    /// seldom change have; `now` is told whether these are needed.
+    pub fn publish(&mut self, version: u64, doing: Doing, now: impl FnOnce(bool) -> T) {
         let slot = self.slot(self.me);
         // A machine that has died may have left it odd.
         let last = slot.sequence.load(Ordering::Relaxed) & !1;
@@ -151,7 +152,7 @@ impl<'a, T: Measured> Regions<'a, T> {
         place[0].store(self.life, Ordering::Relaxed);
         place[1].store(doing as u64, Ordering::Relaxed);
         let seldom = self.versions[turn].replace(version) != Some(version);
-        store(&place[2..], now, seldom);
+        store(&place[2..], &now(seldom), seldom);
         slot.sequence.store(last + 2, Ordering::Release);
     }
 
@@ -200,7 +201,7 @@ impl<'a, T: Measured> Regions<'a, T> {
         for (cpu, words) in slot.begun.chunks_exact(1 + T::WORDS).enumerate() {
             let (life, then) = self.of(cpu, now);
             words[0].store(life, Ordering::Relaxed);
-            store(&words[1..], then, true);
+            store(&words[1..], &then, true);
         }
         // No two openings have the same word, so that none is taken for another.
         self.opened += 1;

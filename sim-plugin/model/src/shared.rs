@@ -28,6 +28,9 @@ const PAGE_WORDS: usize = 512;
 /// waiting for messages.
 pub const PUBLISHED_WORDS: usize = 2 * (Counters::NAMES.len() + 3);
 
+/// In parallel order a CPU publishes at every so many looks around; in strict order at each.
+pub const LOOKS_PER_PUBLICATION: u32 = 4;
+
 /// Words of a CPU's regions, of `cpus` of which each publishes this many words: a sequence number; twice a life, a state and
 /// what is published; what is open; and the life of each CPU with what that CPU had published.
 pub const fn region_words(cpus: usize, words: usize) -> usize {

@@ -261,10 +261,12 @@ impl Clock {
         words.set_time(cpu.hand.plan(slice.now, slice.until.min(careful)));
         self.be_careful(index, careful <= slice.now);
         with_cpu(index, |c| {
-            // In strict order it has its turn now: others find the same in every run.
-            c.publish(false, n);
             if self.strict {
+                // It has its turn now: others find the same in every run.
+                c.publish(false, n);
                 c.turn(cpu.coupling.turn_number());
+            } else {
+                c.publish_in_turn(n);
             }
         });
     }

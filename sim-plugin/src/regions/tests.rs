@@ -75,11 +75,11 @@ fn passes_add_up_and_only_matching_ends_count() {
 fn a_region_is_closed_where_its_thread_has_come_to() {
     let words = words(3);
     let [mut a, mut b, mut c] = [0, 1, 2].map(|me| Regions::<u64>::new(&words, 3, me, 7));
-    b.publish(90, 0, Doing::Works);
-    c.publish(100, 0, Doing::Sleeps);
+    b.publish(0, Doing::Works, |_| 90);
+    c.publish(0, Doing::Sleeps, |_| 100);
     mark(&mut a, MarkerOp::Begin, 1, 110);
     // CPU 2 sleeps on, and CPU 0 does something else.
-    a.publish(160, 0, Doing::Works);
+    a.publish(0, Doing::Works, |_| 160);
     mark(&mut b, MarkerOp::End, 2, 170);
     assert!(b.closed().is_empty(), "another region is open");
     mark(&mut b, MarkerOp::End, 1, 200);
@@ -100,7 +100,7 @@ fn the_own_region_is_closed_first_and_counts_what_others_did() {
     let [mut a, mut b] = [0, 1].map(|me| Regions::<u64>::new(&words, 2, me, 7));
     mark(&mut a, MarkerOp::Begin, 1, 10);
     mark(&mut b, MarkerOp::Begin, 1, 20);
-    a.publish(25, 0, Doing::Works);
+    a.publish(0, Doing::Works, |_| 25);
     mark(&mut b, MarkerOp::End, 1, 50);
     let region = &b.closed()[&WindowId(1)];
     assert_eq!((region.n, region.moved, region.sum), (1, 0, 30));
@@ -114,10 +114,10 @@ fn the_own_region_is_closed_first_and_counts_what_others_did() {
 fn a_machine_that_comes_back_has_nothing_open_and_is_left_out() {
     let words = words(2);
     let [mut a, mut b] = [0, 1].map(|me| Regions::<u64>::new(&words, 2, me, 7));
-    b.publish(1000, 0, Doing::Works);
+    b.publish(0, Doing::Works, |_| 1000);
     mark(&mut a, MarkerOp::Begin, 1, 1010);
     let mut b = Regions::<u64>::new(&words, 2, 1, 8);
-    b.publish(5, 0, Doing::Works);
+    b.publish(0, Doing::Works, |_| 5);
     mark(&mut a, MarkerOp::End, 1, 1050);
     assert_eq!(a.closed()[&WindowId(1)].all, [40, 0]);
     mark(&mut a, MarkerOp::Begin, 2, 1060);
@@ -161,9 +161,11 @@ fn what_is_published_is_read_whole() {
         .take(2 * region_words(2, Twice::WORDS))
         .collect();
     let [mut writer, mut reader] = [0, 1].map(|me| Regions::<Twice>::new(&words, 2, me, 1));
-    writer.publish(Twice::default(), 0, Doing::Works);
+    writer.publish(0, Doing::Works, |_| Twice::default());
     std::thread::scope(|scope| {
-        scope.spawn(|| (0..50_000).for_each(|n| writer.publish(Twice([n; 20]), 0, Doing::Works)));
+        scope.spawn(|| {
+            (0..50_000).for_each(|n| writer.publish(0, Doing::Works, |_| Twice([n; 20])))
+        });
         for n in 0..50_000 {
             reader.begin(WindowId(1), Twice([n; 20]));
             reader.end(WindowId(1), Twice([n; 20]));
@@ -220,16 +222,16 @@ fn words_that_seldom_change_are_published_when_they_have() {
     let seen = |expected| assert_eq!(a.of(1, Two(99, 0)), expected);
     let mut b = Regions::new(&words, 2, 1, 7);
     for (now, version) in [(Two(1, 10), 0), (Two(2, 10), 0), (Two(3, 10), 0)] {
-        b.publish(now, version, Doing::Works);
+        b.publish(version, Doing::Works, |_| now);
         seen((7, now));
     }
     for now in [Two(4, 20), Two(5, 20), Two(6, 20)] {
-        b.publish(now, 1, Doing::Works);
+        b.publish(1, Doing::Works, |_| now);
         seen((7, now));
     }
     let mut again = Regions::new(&words, 2, 1, 8);
     for now in [Two(1, 0), Two(2, 0), Two(3, 0)] {
-        again.publish(now, 1, Doing::Works);
+        again.publish(1, Doing::Works, |_| now);
         seen((8, now));
     }
 }

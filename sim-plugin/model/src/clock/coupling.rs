@@ -10,6 +10,31 @@ use super::{Host, Interrupt, Order, Shape, Times, Who, mix};
 
 /// How long the start waits for machines that have not announced themselves, in nanoseconds of the host.
 const START_NS: u64 = 60_000_000_000;
+
+/// A statistic that its CPU's own thread changes.
+#[derive(Debug, Default)]
+pub(super) struct Count(AtomicU64);
+
+impl Count {
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub(super) fn add(&self, more: u64) {
+        self.set(self.get() + more);
+    }
+
+    fn raise(&self, to: u64) {
+        if self.get() < to {
+            self.set(to);
+        }
+    }
+}
+
 macro_rules! stats {
     ($($(#[$m:meta])* $name:ident),* $(,)?) => {
         /// Events of a CPU so far.
@@ -22,18 +47,12 @@ macro_rules! stats {
         /// end.
         #[derive(Debug, Default)]
         pub(super) struct Tally {
-            $($name: AtomicU64,)*
+            $(pub(super) $name: Count,)*
         }
 
         impl Tally {
-            fn change(&self, change: impl FnOnce(&mut Stats)) {
-                let mut stats = self.stats();
-                change(&mut stats);
-                $(self.$name.store(stats.$name, Ordering::Relaxed);)*
-            }
-
             fn stats(&self) -> Stats {
-                Stats { $($name: self.$name.load(Ordering::Relaxed),)* }
+                Stats { $($name: self.$name.get(),)* }
             }
         }
     };
@@ -134,10 +153,6 @@ impl<W: Words, H: Host> Coupling<W, H> {
     /// The process around it.
     pub fn host(&self) -> &H {
         &self.host
-    }
-
-    pub(super) fn note(&self, change: impl FnOnce(&mut Stats)) {
-        self.tally.change(change);
     }
 
     pub(super) fn word(&self, of: Who) -> StateWord {
@@ -300,7 +315,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         path: u64,
         deliver: &mut dyn FnMut(Interrupt),
     ) -> Slice {
-        self.note(|s| s.quanta += 1);
+        self.tally.quanta.add(1);
         let mut now = time;
         self.set_time(now);
         self.tell(now);
@@ -315,12 +330,12 @@ impl<W: Words, H: Host> Coupling<W, H> {
                 break;
             }
         }
-        self.deliver(now, now.saturating_sub(block), deliver);
+        let next = self.deliver(now, now.saturating_sub(block), deliver);
         let limit = match self.order {
             Order::Parallel => now + self.times.quantum,
             Order::Strict { .. } => self.turn_end().max(now + 1),
         };
-        let event = self.next(self.me).map_or(u64::MAX, |e| e.at);
+        let event = next.map_or(u64::MAX, |e| e.at);
         self.note_skew(now);
         Slice {
             now,
@@ -335,11 +350,15 @@ impl<W: Words, H: Host> Coupling<W, H> {
         self.deliver(now, 0, deliver);
     }
 
-    /// Delivers the events that are due by `now`, in a block that began at `begun`.
-    fn deliver(&self, now: u64, begun: u64, deliver: &mut dyn FnMut(Interrupt)) {
-        while let Some(event) = self.next(self.me).filter(|e| e.at <= now) {
+    /// Delivers the events that are due by `now`, in a block that began at `begun`. Returns the next one.
+    fn deliver(&self, now: u64, begun: u64, deliver: &mut dyn FnMut(Interrupt)) -> Option<Event> {
+        loop {
+            let next = self.next(self.me);
+            let Some(event) = next.filter(|e| e.at <= now) else {
+                return next;
+            };
             events::take(&self.words, self.me, event);
-            self.note(|s| s.count(event, now, begun));
+            self.tally.count(event, now, begun);
             deliver(event.what);
         }
     }
@@ -349,7 +368,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         let running = |w: &Who| self.state(*w, self.word(*w)) == State::Running;
         let behind = self.shape.others(self.me).filter(running);
         if let Some(slowest) = behind.map(|w| self.time(w)).min() {
-            self.note(|s| s.skew = s.skew.max(now.saturating_sub(slowest)));
+            self.tally.skew.raise(now.saturating_sub(slowest));
         }
     }
 
@@ -358,7 +377,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         let word = self.word(self.me);
         if word.state() != State::Running {
             let back = self.others_time(*now);
-            self.note(|s| s.followed += back - *now);
+            self.tally.followed.add(back - *now);
             *now = back;
             self.set_time(back);
             self.become_state(State::Running);
@@ -384,7 +403,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
             }
         }
         if waited {
-            self.note(|s| s.waits += 1);
+            self.tally.waits.add(1);
         }
     }
 
@@ -502,9 +521,9 @@ impl<W: Words, H: Host> Coupling<W, H> {
             self.tell(u64::MAX);
             if let Some(event) = event {
                 events::take(&self.words, self.me, event);
-                self.note(|s| s.count(event, now, now));
+                self.tally.count(event, now, now);
             } else {
-                self.note(|s| s.outside += 1);
+                self.tally.outside.add(1);
             }
             return Some(Resumed {
                 now,
@@ -526,10 +545,8 @@ impl<W: Words, H: Host> Coupling<W, H> {
     pub fn ring(&self, time: u64, to: Who) {
         if self.shape.all().any(|w| w == to) {
             let alone = events::send(&self.words, self.me, to, time + self.times.ipi);
-            self.note(|s| {
-                s.rung += 1;
-                s.merged += u64::from(!alone);
-            });
+            self.tally.rung.add(1);
+            self.tally.merged.add(u64::from(!alone));
         }
     }
 
@@ -539,17 +556,18 @@ impl<W: Words, H: Host> Coupling<W, H> {
     }
 }
 
-impl Stats {
+impl Tally {
     /// An interrupt comes at the end of a block, at `now`; the block has begun at `begun`.
-    fn count(&mut self, event: Event, now: u64, begun: u64) {
-        self.late = self.late.max(now - event.at);
+    fn count(&self, event: Event, now: u64, begun: u64) {
+        self.late.raise(now - event.at);
         match event.what {
             Interrupt::Timer => {
-                self.timers += 1;
-                self.overdue = self.overdue.max(begun.saturating_sub(event.at));
+                self.timers.add(1);
+                self.overdue.raise(begun.saturating_sub(event.at));
             }
-            Interrupt::Doorbell => self.doorbells += 1,
+            Interrupt::Doorbell => self.doorbells.add(1),
         }
-        self.digest = mix(self.digest ^ now) ^ event.what as u64;
+        let digest = mix(self.digest.get() ^ now) ^ event.what as u64;
+        self.digest.set(digest);
     }
 }

@@ -146,7 +146,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
         let begin = *wait.begin.get_or_insert(now);
         let (word, still) = wait.still.look(self, other, now);
         if self.shape.cpus > 1 && now - begin > SIBLINGS_NS {
-            self.note(|s| s.given_up += 1);
+            self.tally.given_up.add(1);
             return Over::GivenUp;
         }
         match self.declare(other, word, still) {
@@ -161,7 +161,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
             .judge(other, word, still)
             .is_some_and(|state| self.change(other, word, state));
         if declared {
-            self.note(|s| s.given_up += 1);
+            self.tally.given_up.add(1);
         }
         declared
     }

@@ -84,7 +84,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
             hash = mix(hash ^ part).wrapping_add(part);
         }
         self.words.set(HASH, hash);
-        self.note(|s| s.digest = hash);
+        self.tally.digest.set(hash);
         self.words.set(TURNS, self.words.get(TURNS) + 1);
     }
 
@@ -137,7 +137,7 @@ impl<W: Words, H: Host> Coupling<W, H> {
             }
         }
         if waited {
-            self.note(|s| s.waits += 1);
+            self.tally.waits.add(1);
         }
     }
 

@@ -10,6 +10,7 @@ use dyad_sim_model::report::{
     Breakdown, ClockReport, Counters, CpuReport, Durations, MachineReport,
     SCHEMA as MACHINE_SCHEMA, ShareReport,
 };
+use dyad_sim_model::shared::LOOKS_PER_PUBLICATION;
 use serde::{Deserialize, Serialize};
 
 use super::sanitizer;
@@ -314,8 +315,13 @@ impl Outcome {
             let what = format!("region {}", region_name(id));
             open(what, r.breakdown_ps.total(), r.time_ps)
         });
-        // What other CPUs did is known to the quantum and the lag at either end of a pass.
-        let edge = (self.config.clock.quantum_ns + self.config.clock.lag_ns) * 1000;
+        // What other CPUs did is known, at either end of a pass, to what passes between two publications, and the lag.
+        let clock = &self.config.clock;
+        let looks = match clock.order {
+            Order::Parallel => u64::from(LOOKS_PER_PUBLICATION),
+            Order::Strict { .. } => 1,
+        };
+        let edge = (looks * clock.quantum_ns + clock.lag_ns) * 1000;
         let shares = machine.roi.iter().flat_map(|(&id, r)| {
             let most = 2 * edge * (r.n + r.moved);
             r.all.iter().filter_map(move |share| {
