@@ -47,17 +47,21 @@ pub enum ClockCall {
     /// The counter whose number is in [`guest::COUNTER`], of this CPU, into [`plugin::COUNTER`]. See
     /// [`SimCounter`].
     Count = 5,
+    /// Execute nothing for [`guest::PAUSE`] nanoseconds, at most until the next interrupt that is known, as TPAUSE and WFIT
+    /// do. A doorbell that is rung meanwhile can be late, so kernels pause before they can be rung.
+    Pause = 6,
 }
 
 impl ClockCall {
     /// All calls.
-    pub const ALL: [ClockCall; 6] = [
+    pub const ALL: [ClockCall; 7] = [
         ClockCall::Read,
         ClockCall::Sync,
         ClockCall::Ring,
         ClockCall::Console,
         ClockCall::Exit,
         ClockCall::Count,
+        ClockCall::Pause,
     ];
 
     /// The marker that makes the call.
@@ -93,6 +97,8 @@ pub mod guest {
     pub const TEXT_LEN: usize = 2;
     /// The requested counter: a [`SimCounter`](super::SimCounter).
     pub const COUNTER: usize = 3;
+    /// How long the CPU pauses next. The plugin sets it to 0: whoever has not written it does not pause.
+    pub const PAUSE: usize = 4;
 }
 
 /// Words of a CPU that the plugin writes.

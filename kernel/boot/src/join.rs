@@ -139,7 +139,7 @@ pub fn superblock<P: Platform>(node: &Node) -> Result<bool, JoinError> {
         return Ok(true);
     }
     let limit = node.boot_limit();
-    if !clock::wait_until::<P>(limit, || words.read(&sb.format) == format::READY) {
+    if !clock::wait_long_until::<P>(limit, || words.read(&sb.format) == format::READY) {
         return Err(JoinError::FormatTimeout {
             word: words.read(&sb.format),
         });

@@ -6,18 +6,27 @@
 //! refuses to go on if the totals are not exact.
 //!
 //! The hammering goes on until each node has seen the others make progress between its own
-//! chunks often enough: machines that happen to run one after the other would prove nothing.
+//! chunks often enough: machines that happen to run one after the other would prove nothing. A node that has seen
+//! enough goes on until all have, since without it others could not.
 
 use core::sync::atomic::AtomicU64;
 
+use dyad_abi::boot::ClockKind;
 use dyad_core::run_loop::barrier::barrier;
 use dyad_machine::Platform;
 use dyad_object::node::Node;
 
-/// Operations of each kind per chunk.
-const CHUNK: u64 = 500;
-/// Chunks every node does at least.
-const MIN_CHUNKS: u64 = 100;
+/// Operations of each kind per chunk, and chunks every node does at least.
+///
+/// By the simulator's clock, machines go on in step, so that all chunks overlap and few show as much as many; and words
+/// that all nodes contend for are what takes longest to simulate.
+const fn amount(clock: ClockKind) -> (u64, u64) {
+    match clock {
+        ClockKind::Hardware => (500, 100),
+        ClockKind::Fused => (50, 40),
+    }
+}
+
 /// Chunks during which another node made progress, wanted before stopping.
 const WANTED_OVERLAPS: u64 = 30;
 /// Bound on the hammering.
@@ -53,13 +62,15 @@ pub fn run<P: Platform>(node: &Node) -> Report {
     let line = |i: usize| -> &'static AtomicU64 { &node.sb.scratch[i].words[0] };
     let (add, cas) = (line(0), line(1));
     let done = |n: dyad_abi::NodeId| line(8 + n.index());
+    let has_seen_enough = |n: dyad_abi::NodeId| &node.sb.scratch[8 + n.index()].words[1];
     let (limit, words) = (node.boot_limit(), node.words);
+    let (chunk, at_least) = amount(node.params.clock);
 
     let mut complete = barrier::<P>(node, limit);
     let start = P::clock_ns();
     let (mut chunks, mut overlaps, mut seen) = (0, 0, 0);
     loop {
-        for _ in 0..CHUNK {
+        for _ in 0..chunk {
             words.increase(add, 1);
             // Bounded: with broken atomics nothing can be relied on.
             for _ in 0..1_000_000 {
@@ -70,7 +81,7 @@ pub fn run<P: Platform>(node: &Node) -> Report {
             }
         }
         chunks += 1;
-        words.write(done(node.id()), chunks * CHUNK);
+        words.write(done(node.id()), chunks * chunk);
         let others: u64 = node
             .others()
             .map(|n| words.read(done(n)))
@@ -79,8 +90,12 @@ pub fn run<P: Platform>(node: &Node) -> Report {
             overlaps += 1;
             seen = others;
         }
-        let enough = chunks >= MIN_CHUNKS && overlaps >= WANTED_OVERLAPS;
-        if enough || P::clock_ns().wrapping_sub(start) > LIMIT_NS {
+        let enough = chunks >= at_least && overlaps >= WANTED_OVERLAPS;
+        if enough {
+            words.write(has_seen_enough(node.id()), 1);
+        }
+        let all = enough && node.all().all(|n| words.read(has_seen_enough(n)) == 1);
+        if all || P::clock_ns().wrapping_sub(start) > LIMIT_NS {
             break;
         }
     }

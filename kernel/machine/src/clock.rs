@@ -24,6 +24,9 @@ impl FusedTime {
     }
 }
 
+/// How long a CPU pauses between two looks at what takes long.
+const PAUSE_NS: u64 = 10_000;
+
 /// Fused minus local time, wrapping; 0 until known.
 static OFFSET: AtomicU64 = AtomicU64::new(0);
 
@@ -68,7 +71,24 @@ pub fn answer<P: Platform>(node: &Node) {
 ///
 /// Returns whether `done` returned true. `done` is called once more after the time is up, so that a CPU that
 /// was stopped for long does not report a time-out for an event that has happened.
-pub fn wait_until<P: Platform>(limit_ns: u64, mut done: impl FnMut() -> bool) -> bool {
+pub fn wait_until<P: Platform>(limit_ns: u64, done: impl FnMut() -> bool) -> bool {
+    wait_with::<P>(limit_ns, done, P::relax)
+}
+
+/// Like [`wait_until`], for what another node takes long to do and before this CPU can be rung. Simulated, a CPU that pauses costs
+/// nothing, and one that looks all the time costs as much as one that works.
+pub fn wait_long_until<P: Platform>(limit_ns: u64, done: impl FnMut() -> bool) -> bool {
+    wait_with::<P>(limit_ns, done, || {
+        P::relax();
+        crate::fused::pause::<P>(PAUSE_NS);
+    })
+}
+
+fn wait_with<P: Platform>(
+    limit_ns: u64,
+    mut done: impl FnMut() -> bool,
+    between: impl Fn(),
+) -> bool {
     let start = P::clock_ns();
     loop {
         if done() {
@@ -77,6 +97,6 @@ pub fn wait_until<P: Platform>(limit_ns: u64, mut done: impl FnMut() -> bool) ->
         if P::clock_ns().wrapping_sub(start) > limit_ns {
             return done();
         }
-        P::relax();
+        between();
     }
 }

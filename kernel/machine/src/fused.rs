@@ -28,6 +28,7 @@ const RING: u32 = ClockCall::Ring.marker().word();
 const CONSOLE: u32 = ClockCall::Console.marker().word();
 const EXIT: u32 = ClockCall::Exit.marker().word();
 const COUNT: u32 = ClockCall::Count.marker().word();
+const PAUSE: u32 = ClockCall::Pause.marker().word();
 
 /// Turns the clock on if this run uses it; before other CPUs are started.
 ///
@@ -88,6 +89,14 @@ pub fn set_timer<P: Platform>(deadline: Option<u64>) {
         // 0 is for no deadline. The time before the first nanosecond is over for everybody.
         w.store(deadline.map_or(0, |ns| ns.max(1)), Ordering::Relaxed);
         P::mark::<SYNC>();
+    }
+}
+
+/// Executes nothing for so long, before this CPU can be rung. Returns at once with the clock off.
+pub fn pause<P: Platform>(ns: u64) {
+    if let Some(w) = word::<P>(|c| guest_word(c, guest::PAUSE)) {
+        w.store(ns, Ordering::Relaxed);
+        P::mark::<PAUSE>();
     }
 }
 

@@ -33,6 +33,8 @@ use crate::options::{self, Options};
 const OVERSEE: Duration = Duration::from_millis(200);
 /// More than the accesses of a block: QEMU's have at most 512 instructions.
 const BLOCK_HITS: u64 = 1024;
+/// However long a guest wants to pause.
+const LONGEST_PAUSE_NS: u64 = 1_000_000;
 /// For how long the start waits for the descriptors of all machines.
 const START: Duration = Duration::from_secs(60);
 
@@ -431,6 +433,15 @@ impl Clock {
                 }
             }
             ClockCall::Console => self.write(cpu.id, word(guest::TEXT_LEN)),
+            ClockCall::Pause => {
+                let pause = &self.pages[guest_word(cpu.id, guest::PAUSE)];
+                let ns = pause.swap(0, Ordering::AcqRel).min(LONGEST_PAUSE_NS);
+                let event = cpu.coupling.next_event().unwrap_or(u64::MAX);
+                let until = (now + ns * PS).min(event).max(now);
+                Words::of(index).add_time(until - now);
+                cpu.hand.slept(now, until);
+                self.event_changed(index, cpu);
+            }
             ClockCall::Count => {
                 let at = plugin_word(cpu.id, plugin::COUNTER);
                 let wanted = SimCounter::from_number(word(guest::COUNTER));
