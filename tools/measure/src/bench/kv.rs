@@ -165,14 +165,17 @@ impl Plan {
 
     /// Few points and requests, to see that everything works.
     pub fn quick() -> Plan {
-        let coherent = Caches::Coherent;
+        let (coherent, incoherent) = (Caches::Coherent, Caches::Incoherent);
         let sweep = [0, 100].map(|n| STORES.map(|store| (coherent, Load::Updates(n), store)));
+        let mut points = sweep.concat();
+        points.push((incoherent, Load::Mix("a"), STORES[0]));
         Plan {
-            points: sweep.concat(),
-            rates: Vec::new(),
+            points,
+            // Of slower rates so short a run would not see a second round.
+            rates: [0, 3000].map(|rate| (coherent, 100, rate)).into(),
             items: 100,
             requests: 50,
-            rate_requests: 0,
+            rate_requests: 300,
         }
     }
 }
