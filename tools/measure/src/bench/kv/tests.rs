@@ -215,5 +215,5 @@ fn plans_have_what_was_asked_for() {
     assert_eq!((one.points.len(), one.rates.len()), (5 * 3, 0));
     assert!(one.points.iter().all(|p| p.0 == Caches::Incoherent));
     let quick = Plan::quick();
-    assert_eq!(quick.points.len() + quick.rates.len(), 6);
+    assert_eq!(quick.points.len() + quick.rates.len(), 9);
 }
