@@ -518,7 +518,7 @@ impl Cpu {
     /// Lets the CPUs of the whole system know what this one has counted. It executes nothing just now, but the time of `timed`
     /// instructions that follow has been counted; `asleep`: nor will it before it is woken up.
     pub fn publish(&mut self, asleep: bool, timed: u64) {
-        // Whoever wakes up is not to be taken to sleep for longer than until then.
+        // A CPU that wakes up is not to be taken to sleep for longer than until then.
         self.unpublished = if asleep { LOOKS_PER_PUBLICATION } else { 0 };
         let doing = match (asleep, self.awaited.lasts()) {
             (false, _) => Doing::Works,
