@@ -507,7 +507,7 @@ impl Cpu {
         }
     }
 
-    /// Publishes at every [`LOOKS`]th look around, and at the first one after a sleep.
+    /// Publishes at every [`LOOKS_PER_PUBLICATION`]th look around, and at the first one after a sleep.
     pub fn publish_in_turn(&mut self, timed: u64) {
         self.unpublished += 1;
         if self.unpublished >= LOOKS_PER_PUBLICATION {

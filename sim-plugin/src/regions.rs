@@ -9,9 +9,10 @@
 //! | passes that end on the CPU that they began on | what this CPU did |
 //! | all passes | what all CPUs of the system did meanwhile |
 //!
-//! A CPU knows of others what they have published: when they fall asleep or wake up, and at each look around in strict order, at
-//! every fourth one otherwise. So for each CPU other than that of the marker the second count is exact, at either end, to a
-//! quantum and the lag in strict order, otherwise to four quanta and the lag. A CPU that sleeps is taken to sleep until the marker.
+//! A CPU knows of another CPU what that one has published. A CPU publishes when it falls asleep or wakes up, and when it looks
+//! around: each time in strict order, every fourth time in parallel order. So the second count of a CPU other than that of the
+//! marker can be off, at either end, by a quantum and the lag in strict order, and by four quanta and the lag in parallel order. A
+//! CPU that sleeps is taken to sleep until the marker.
 //!
 //! ```text
 //! words of a CPU:  | sequence | life, doing, counted | life, doing, counted | open | life, then | life, then | ...

@@ -18,8 +18,8 @@ use dyad_object::node::Node;
 
 /// Operations of each kind per chunk, and chunks every node does at least.
 ///
-/// By the simulator's clock, machines go on in step, so that all chunks overlap and few show as much as many; and words
-/// that all nodes contend for are what takes longest to simulate.
+/// By the simulator's clock machines go on in step, so that a few chunks overlap as surely as many. Contended words are what
+/// takes longest to simulate.
 const fn amount(clock: ClockKind) -> (u64, u64) {
     match clock {
         ClockKind::Hardware => (500, 100),

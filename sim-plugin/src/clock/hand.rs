@@ -10,10 +10,21 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dyad_sim_model::clock::PS;
+
 /// From here on blocks call the clock.
 pub const LIMIT: u64 = 1 << 50;
 /// Longest time between two calls.
 const LONGEST: u64 = LIMIT / 2;
+
+/// The longest pause, whatever a guest asks for, in nanoseconds.
+const LONGEST_PAUSE_NS: u64 = 1_000_000;
+
+/// When a pause ends that begins at `now` and is to take `ns` nanoseconds, if the CPU's next event is at `event`. Times are in
+/// picoseconds.
+pub fn pause_end(now: u64, ns: u64, event: u64) -> u64 {
+    (now + ns.min(LONGEST_PAUSE_NS) * PS).min(event).max(now)
+}
 
 /// Where a CPU is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +161,20 @@ impl Hand {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pause_ends_at_the_next_event_and_is_bounded() {
+        let now = 7 * PS;
+        assert_eq!(pause_end(now, 10, u64::MAX), 17 * PS);
+        assert_eq!(pause_end(now, 10, 9 * PS), 9 * PS);
+        // An event that is overdue, and the marker of a program, for which the word is 0.
+        assert_eq!(pause_end(now, 10, 3 * PS), now);
+        assert_eq!(pause_end(now, 0, u64::MAX), now);
+        assert_eq!(
+            pause_end(now, u64::MAX, u64::MAX),
+            now + LONGEST_PAUSE_NS * PS
+        );
+    }
 
     #[test]
     fn plans_do_not_change_the_time() {

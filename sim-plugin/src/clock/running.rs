@@ -22,7 +22,7 @@ use dyad_sim_model::system::Operation;
 
 use super::confirm::Confirmation;
 use super::doorbells::Doorbells;
-use super::hand::{Hand, LIMIT, Phase};
+use super::hand::{Hand, LIMIT, Phase, pause_end};
 use super::host::{self, Process};
 use super::options::ClockOptions;
 use crate::classify::may_halt;
@@ -33,8 +33,6 @@ use crate::options::{self, Options};
 const OVERSEE: Duration = Duration::from_millis(200);
 /// More than the accesses of a block: QEMU's have at most 512 instructions.
 const BLOCK_HITS: u64 = 1024;
-/// However long a guest wants to pause.
-const LONGEST_PAUSE_NS: u64 = 1_000_000;
 /// For how long the start waits for the descriptors of all machines.
 const START: Duration = Duration::from_secs(60);
 
@@ -435,9 +433,9 @@ impl Clock {
             ClockCall::Console => self.write(cpu.id, word(guest::TEXT_LEN)),
             ClockCall::Pause => {
                 let pause = &self.pages[guest_word(cpu.id, guest::PAUSE)];
-                let ns = pause.swap(0, Ordering::AcqRel).min(LONGEST_PAUSE_NS);
+                let ns = pause.swap(0, Ordering::AcqRel);
                 let event = cpu.coupling.next_event().unwrap_or(u64::MAX);
-                let until = (now + ns * PS).min(event).max(now);
+                let until = pause_end(now, ns, event);
                 Words::of(index).add_time(until - now);
                 cpu.hand.slept(now, until);
                 self.event_changed(index, cpu);

@@ -67,11 +67,7 @@ impl<'a> Releases<'a> {
     pub(super) fn written(&self, index: usize, cycles: u64) {
         if let Some(at) = self.of(index) {
             let then = (self.now)(self.cpu) + cycles * self.cycle_ps;
-            // One operation would cost a locked one for each line that is taken. If two CPUs take a line at the same moment of
-            // the host, either time may stay: each CPU has waited for the time that it found.
-            if at.load(Ordering::Relaxed) < then {
-                at.store(then, Ordering::Relaxed);
-            }
+            at.fetch_max(then, Ordering::Relaxed);
         }
     }
 }
