@@ -223,7 +223,8 @@ fn fill<P: Platform>(
         .filter_map(|isa| Some((isa, this.driver(isa).ok()?)));
     let (_, deciding) = isas.next().ok_or(Error::NoIsa)?;
     let place = this.place::<P>(&deciding, va, Level::L1)?;
-    if place.raw != 0 && !matches!(deciding.meaning(&place), Pte::Empty { .. }) {
+    let is_empty = place.raw == 0 || matches!(deciding.meaning(&place), Pte::Empty { .. });
+    if !is_empty || this.is_frozen(&place) {
         return Err(Error::Again);
     }
     // A fault that has paid for tables, and cannot pay for the page and the tables of the other ISAs, too, does what it

@@ -13,7 +13,8 @@
 //!
 //! Bounds: at most [`TRIES`] frames are tried for each frame taken, twice as many for each table; a fault
 //! takes at most seven (three tables for each ISA, one page). Splits and frames take what they cost from the
-//! fault's [`budget`]. A fault that needs more comes again, and finds smaller blocks, and tables. One frame is zeroed by
+//! fault's [`budget`], and so does each free frame that cannot be had yet: once a node has died, none that was freed since
+//! can until it is recovered. A fault that needs more comes again, and finds smaller blocks, and tables. One frame is zeroed by
 //! each, if it has ever been used: one that no stamp has been put on since the pools were created
 //! is zero still.
 
@@ -37,6 +38,8 @@ const BUDGET_INCOHERENT: u32 = 10_500;
 const SPLIT: u32 = 950;
 /// A frame that is taken, and linked or mapped.
 const TAKEN: u32 = 2_600;
+/// An attempt at a free frame that cannot be had yet.
+const REFUSED: u32 = 650;
 /// Looks at the tables on the way to a page: one per level, and some for others' changes.
 const LOOKS: u32 = 8;
 
@@ -46,6 +49,19 @@ pub fn budget(words: &Words) -> u32 {
         true => BUDGET,
         false => BUDGET_INCOHERENT,
     }
+}
+
+/// Whether a frame that was refused is free, or was a moment ago: not yet quiet, or in the hands of another CPU that
+/// splits the block it is in; or the budget did not cover a split.
+fn is_free(refused: Refused) -> bool {
+    matches!(
+        refused,
+        Refused::NotQuiesced
+            | Refused::Busy
+            | Refused::Contended
+            | Refused::Frozen
+            | Refused::Stale
+    )
 }
 
 impl SpaceCtx<'_> {
@@ -105,7 +121,9 @@ impl SpaceCtx<'_> {
                 let frame = run.frame(run.frames - 1 - n).ok_or(Error::Corrupt)?;
                 match self.claim::<P>(frame, used) {
                     Ok(taken) => return Ok(taken),
-                    Err(_) if self.cx.local.fault_budget.get() == 0 => return Err(Error::Again),
+                    Err(refused) if is_free(refused) && !self.pay(REFUSED) => {
+                        return Err(Error::Again);
+                    }
                     Err(_) => {}
                 }
             }
@@ -123,19 +141,11 @@ impl SpaceCtx<'_> {
                     }
                     return Ok(taken);
                 }
-                // The next attempt finds the block split so far.
-                Err(Refused::Busy) if self.cx.local.fault_budget.get() == 0 => {
-                    return Err(Error::Again);
-                }
-                // It is free, or was a moment ago: not yet quiet, or in the hands of another CPU
-                // that splits the block it is in.
-                Err(
-                    Refused::NotQuiesced
-                    | Refused::Busy
-                    | Refused::Contended
-                    | Refused::Frozen
-                    | Refused::Stale,
-                ) => why = Error::Again,
+                // The next fault goes on behind it, and finds the block split so far.
+                Err(refused) if is_free(refused) => match self.pay(REFUSED) {
+                    true => why = Error::Again,
+                    false => return Err(Error::Again),
+                },
                 Err(_) => in_vain += 1,
             }
         }
@@ -206,6 +216,7 @@ impl SpaceCtx<'_> {
                 {
                     return Err(Error::Again);
                 }
+                Pte::Empty { .. } if self.is_frozen(&place) => return Err(Error::Again),
                 Pte::Empty { .. } => self.add_table::<P>(d, &place)?,
                 Pte::Closing { .. } | Pte::Parked { .. } => return Err(Error::Again),
                 Pte::Leaf(_) => return Err(Error::Exists),
@@ -214,6 +225,13 @@ impl SpaceCtx<'_> {
             }
         }
         Err(Error::Again)
+    }
+
+    /// Whether recovery has the table of a place frozen: what a fault takes for it cannot be put there, and is not quiet
+    /// when it has been given back.
+    pub(crate) fn is_frozen(&self, place: &PteSlot) -> bool {
+        let table = FrameRef::of(place.table()).and_then(|f| self.cx.frames().read(f).ok());
+        table.is_some_and(|(word, _)| matches!(word.ty, FrameType::Frozen(_)))
     }
 
     /// Links a table from the supply. If another CPU has linked one first, that is no error.

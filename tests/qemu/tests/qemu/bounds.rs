@@ -7,7 +7,7 @@ use std::time::Duration;
 use dyad_abi::Isa;
 use dyad_abi::boot::OnDeath;
 use dyad_launcher::config::{RunConfig, Sim, TestOptions};
-use dyad_launcher::launch::{Event, RunReport};
+use dyad_launcher::launch::RunReport;
 use dyad_measure::bench::longest::{self, BOUND, Longest};
 use dyad_tier::Tiers;
 use libtest_mimic::{Failed, Trial};
@@ -16,8 +16,10 @@ use crate::console;
 use crate::kill::{self, Kill};
 use crate::times;
 
-/// Moments at which the node is killed, in milliseconds after it has begun to speak.
+/// Moments at which the node is killed, in milliseconds after a program has begun to speak.
 const MOMENTS: [u64; 3] = [400, 1100, 1900];
+/// More of them for a short storm: recovery has tables frozen when the survivor's faults need more of them.
+const AT_THE_START: [u64; 4] = [24, 28, 32, 36];
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -78,29 +80,14 @@ fn recovery(nodes: [Isa; 2], coherent: bool) -> Result<(), Failed> {
         if !coherent {
             continue;
         }
-        let config = RunConfig {
-            nodes: nodes.to_vec(),
-            mem_local: 64 << 20,
-            mem_cxl: 64 << 20,
-            sim: Sim::Count,
-            windows: true,
-            work: console::app("storm", "--deaths --ops 60000"),
-            on_death: OnDeath::Survive,
-            timeout: Some(Duration::from_secs(120)),
-            test: TestOptions {
-                bare: true,
-                ..TestOptions::default()
-            },
-            ..RunConfig::default()
-        };
         let kill = Kill::after(1, Duration::from_millis(moment));
-        let ended = kill::run(&config, kill, |e: &Event<'_>| kill::speaks(e));
-        let text = &ended.text;
-        if text.contains("panic") {
-            return Err(format!("a kernel panicked:\n{text}").into());
+        recovered += usize::from(storm(nodes, kill, 60_000, &mut longest)?);
+    }
+    if coherent {
+        for moment in AT_THE_START {
+            let kill = Kill::after(1, Duration::from_millis(moment));
+            storm(nodes, kill, 3_000, &mut longest)?;
         }
-        recovered += usize::from(text.contains("is recovered"));
-        longest.take(&collect(&ended.report, Some(0))?);
     }
     let runs = MOMENTS.len();
     let none = match recovered {
@@ -110,6 +97,34 @@ fn recovery(nodes: [Isa; 2], coherent: bool) -> Result<(), Failed> {
         _ => Vec::new(),
     };
     judge(&longest, none)
+}
+
+/// A storm in which a node dies, and which ends. Gives whether the node was recovered by then.
+fn storm(nodes: [Isa; 2], kill: Kill, ops: u64, longest: &mut Longest) -> Result<bool, Failed> {
+    let config = RunConfig {
+        nodes: nodes.to_vec(),
+        mem_local: 64 << 20,
+        mem_cxl: 64 << 20,
+        sim: Sim::Count,
+        windows: true,
+        work: console::app("storm", &format!("--deaths --ops {ops}")),
+        on_death: OnDeath::Survive,
+        timeout: Some(Duration::from_secs(120)),
+        test: TestOptions {
+            bare: true,
+            ..TestOptions::default()
+        },
+        ..RunConfig::default()
+    };
+    let ended = kill::run(&config, kill, kill::speaks);
+    let text = &ended.text;
+    for wrong in ["panic", "the time limit of"] {
+        if text.contains(wrong) {
+            return Err(format!("{wrong}:\n{text}").into());
+        }
+    }
+    longest.take(&collect(&ended.report, Some(0))?);
+    Ok(text.contains("is recovered"))
 }
 
 /// What the plugins of a run report, or of one node.

@@ -237,7 +237,7 @@ pub fn ended(system: &System) -> ! {
     changing(|| {
         let ended = report_end(system);
         if let Some(group) = &system.group {
-            group.report();
+            group.report(|node| system.is_going(node));
         }
         let returned = take_down(system, &system.guest, name::FRAMES);
         shut_down(if ended && returned {

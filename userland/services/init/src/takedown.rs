@@ -210,7 +210,7 @@ impl System {
             crate::ask::leave(p.number);
         }
         if let Some(group) = group {
-            group.end()?;
+            group.end(|node| self.is_going(node))?;
         }
         let others = || group.into_iter().flat_map(Group::processes);
         for p in others().chain([p]) {
@@ -243,7 +243,13 @@ impl System {
         let peer = self.group.as_ref().and_then(|g| g.peer_of(p));
         // A process has its peer in the place of the pager, and the console on its node.
         let has_console = peer.is_none() || p.home.index() as u64 == builder.info.console_node;
-        let console = has_console.then(|| self.to_console.request([console::END, number, 0, 0]));
+        // What is sent to a node that has come back waits until this leader has started its schedulers: the leader
+        // itself would wait for ever.
+        let answers = NodeId::new(builder.info.console_node).is_some_and(|n| self.is_going(n));
+        let console = has_console.then(|| match answers {
+            true => self.to_console.request([console::END, number, 0, 0]),
+            false => Err(Error::NodeDead),
+        });
         let pager = peer
             .is_none()
             .then(|| self.to_pager.request([pager::END, number, 0, 0]));
@@ -251,7 +257,8 @@ impl System {
             match ended {
                 // The console's node, or a thread in the middle of the service, was lost. What the
                 // program had is found nevertheless.
-                Some(Err(Error::NodeDead | Error::Again)) if self.deaths > 0 => {}
+                Some(Err(Error::NodeDead)) => {}
+                Some(Err(Error::Again)) if self.deaths > 0 => {}
                 Some(other) => drop(other.during(what)?),
                 None => {}
             }

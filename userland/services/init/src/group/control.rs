@@ -38,9 +38,10 @@ impl Group {
         Ok(())
     }
 
-    /// Has all threads go on that wait in peers.
-    pub fn end(&self) -> Done<()> {
-        for peer in self.peers.iter().flatten() {
+    /// Has all threads go on that wait in peers on nodes whose schedulers run. Threads of others have been lost.
+    pub fn end(&self, is_going: impl Fn(NodeId) -> bool) -> Done<()> {
+        let peers = self.peers.iter().flatten();
+        for peer in peers.filter(|p| is_going(p.program.home)) {
             let stopped = || match peer.entry.request([op::END, 0, 0, 0]) {
                 // Its threads have been lost with it.
                 Err(Error::NodeDead) => Ok(true),
@@ -67,9 +68,10 @@ impl Group {
         }
     }
 
-    /// Reports what the peers have counted.
-    pub fn report(&self) {
-        for peer in self.peers.iter().flatten() {
+    /// Reports what the peers have counted on nodes whose schedulers run.
+    pub fn report(&self, is_going: impl Fn(NodeId) -> bool) {
+        let peers = self.peers.iter().flatten();
+        for peer in peers.filter(|p| is_going(p.program.home)) {
             let parts = rt::info().is_ok_and(|info| info.fault_parts != 0);
             let is_reported = |c: &&Counted| parts || !c.is_of_parts();
             let all = Counted::ALL.iter().filter(is_reported);

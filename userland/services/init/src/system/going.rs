@@ -31,6 +31,12 @@ impl System {
         Ok(())
     }
 
+    /// Whether the schedulers of a node run that this leader knows of: not on a node that has died, and not on one
+    /// that has come back until [`look_after_nodes`](Self::look_after_nodes) has seen that.
+    pub fn is_going(&self, node: NodeId) -> bool {
+        wardens::lives(node, self.lives[node.index()].0)
+    }
+
     /// Looks which nodes have died, and starts what belongs to those that have come back. `false`:
     /// something is to be done later, or may have been lost. Another leader may repeat each step.
     pub fn look_after_nodes(&mut self) -> bool {
