@@ -107,7 +107,7 @@ fn storm(nodes: [Isa; 2], kill: Kill, ops: u64, longest: &mut Longest) -> Result
         mem_cxl: 64 << 20,
         sim: Sim::Count,
         windows: true,
-        work: console::app("storm", &format!("--deaths --ops {ops}")),
+        work: console::app("storm", format!("--deaths --ops {ops}")),
         on_death: OnDeath::Survive,
         timeout: Some(Duration::from_secs(120)),
         test: TestOptions {
