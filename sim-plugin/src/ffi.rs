@@ -208,6 +208,11 @@ impl Block {
         unsafe { qemu_plugin_tb_vaddr(self.raw) }
     }
 
+    /// Whether it is code of a kernel.
+    pub fn is_of_kernel(&self) -> bool {
+        self.address() >> 63 != 0
+    }
+
     /// Adds `n` to the executing CPU's counter whenever the block is entered.
     pub fn add_on_entry(&self, counter: Counter, n: u64) {
         // SAFETY: 1. The block is valid as long as `self` is lent out, the counter for ever.

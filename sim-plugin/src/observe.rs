@@ -64,7 +64,7 @@ impl Observer {
 
     /// A block is being translated.
     pub fn translated(&self, block: &Block) {
-        let kernel = block.address() >> 63 != 0;
+        let kernel = block.is_of_kernel();
         match kernel {
             true => block.call_on_kernel_entry(),
             false => block.call_on_kernel_exit(),

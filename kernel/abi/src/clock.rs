@@ -30,7 +30,7 @@ use crate::CpuId;
 use crate::ident::MAX_CPUS;
 use crate::marker::{Marker, MarkerOp, WindowId};
 
-/// The calls of a guest to the plugin.
+/// The calls of a guest's kernel to the plugin. Their markers are without effect in programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum ClockCall {

@@ -200,7 +200,7 @@ impl Clock {
     /// A block is being translated. Before anything else is added to it: what is added after finds
     /// the time with the block's instructions in it.
     pub fn translated(&self, block: &Block) {
-        let n = block.instructions();
+        let (n, is_of_kernel) = (block.instructions(), block.is_of_kernel());
         block.add_on_entry(Score::time(), n as u64 * self.config.instruction_ps());
         if self.strict {
             let number = mix(block.address() ^ (n as u64) << 48);
@@ -210,7 +210,9 @@ impl Clock {
         for i in 0..n {
             let instruction = block.instruction(i);
             let (code, len) = instruction.code();
-            if let Decoded::Marker(marker) = decode(self.isa, &code[..len])
+            // A program that executes such a marker asks for nothing.
+            if is_of_kernel
+                && let Decoded::Marker(marker) = decode(self.isa, &code[..len])
                 && let Some(call) = ClockCall::of(marker)
             {
                 instruction.call_clock(call, n - i - 1);

@@ -14,7 +14,7 @@
 //! | `FREE + 8` | never ended: another one begins | no sample |
 #![no_std]
 #![no_main]
-// Assembly, in one function.
+// Assembly, in two functions.
 #![deny(unsafe_code)]
 
 use core::hint::black_box;
@@ -23,8 +23,8 @@ use core::sync::atomic::{AtomicU64, Ordering, fence};
 use dyad::prelude::task::*;
 use dyad::report;
 use dyad::sys::{self, marker};
-use dyad_abi::clock::SimCounter;
-use dyad_abi::marker::WindowId;
+use dyad_abi::clock::{ClockCall, SimCounter};
+use dyad_abi::marker::{PREFIX, WindowId};
 
 /// How often each window is opened per ISA.
 const REPETITIONS: u64 = 40;
@@ -107,6 +107,38 @@ fn sleep_a_little() -> Result<()> {
     })?)
 }
 
+/// The marker by which kernels make a call of the clock.
+macro_rules! clock_call {
+    ($call:ident) => {
+        // SAFETY: 1. The words are a no-operation on every ISA (`dyad_abi::marker`).
+        unsafe {
+            core::arch::asm!(
+                ".4byte {prefix}",
+                ".4byte {marker}",
+                prefix = const PREFIX,
+                marker = const ClockCall::$call.marker().word(),
+                options(nostack, preserves_flags),
+            );
+        }
+    };
+}
+
+/// Whether time goes on as before after this program has made every call of the clock that changes something.
+#[allow(unsafe_code)]
+#[inline(never)]
+fn clock_calls_are_the_kernel_s() -> Result<bool> {
+    let before = sys::now()?;
+    clock_call!(Sync);
+    clock_call!(Ring);
+    clock_call!(Console);
+    clock_call!(Pause);
+    clock_call!(Exit);
+    let after = sys::now()?;
+    sys::sleep_until(after + 1_000_000)?;
+    let slept = sys::now()? - after;
+    Ok(before < after && (1_000_000..10_000_000).contains(&slept))
+}
+
 /// Whether the simulator's count of instructions, read by the program itself, grows by the same number
 /// each time that it is read.
 fn counters_grow() -> Result<bool> {
@@ -133,7 +165,7 @@ fn once(lines: &[Line; 16]) -> Result<()> {
 async fn main(args: Args) -> Result<()> {
     args.expect_options(&[])?;
     let lines: Box<[Line; 16]> = black_box(Box::default());
-    let mut counted = true;
+    let (mut counted, mut goes_on) = (true, true);
     for _ in Isa::ALL {
         // The first call on a node is longer.
         sys::where_am_i()?;
@@ -142,10 +174,13 @@ async fn main(args: Args) -> Result<()> {
         }
         counted &= counters_grow()?;
         sleep_a_little()?;
+        goes_on &= clock_calls_are_the_kernel_s()?;
         migrate(isa().other()).await?;
     }
     let total = lines[0].0.load(Ordering::Relaxed);
     report::check("sim-windows.made", total == 2 * REPETITIONS, total);
     report::check("sim-windows.counters", counted, "read by the program");
+    let what = "calls of the clock by the program";
+    report::check("sim-windows.clock", goes_on, what);
     Ok(())
 }
