@@ -97,7 +97,7 @@ pub mod guest {
     pub const TEXT_LEN: usize = 2;
     /// The requested counter: a [`SimCounter`](super::SimCounter).
     pub const COUNTER: usize = 3;
-    /// How long the CPU pauses next. The plugin sets it to 0, so that a program, which cannot write it, does not pause.
+    /// How long the CPU pauses next.
     pub const PAUSE: usize = 4;
 }
 

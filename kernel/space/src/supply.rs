@@ -13,8 +13,8 @@
 //!
 //! Bounds: at most [`TRIES`] frames are tried for each frame taken, twice as many for each table; a fault
 //! takes at most seven (three tables for each ISA, one page). Splits and frames take what they cost from the
-//! fault's [`budget`], and so does each free frame that cannot be had yet: once a node has died, none that was freed since
-//! can until it is recovered. A fault that needs more comes again, and finds smaller blocks, and tables. One frame is zeroed by
+//! fault's [`budget`], and so does each free frame that cannot be had yet: all of them can be so until the next round.
+//! A fault that needs more comes again, and finds smaller blocks, and tables. One frame is zeroed by
 //! each, if it has ever been used: one that no stamp has been put on since the pools were created
 //! is zero still.
 

@@ -167,7 +167,7 @@ mod tests {
         let now = 7 * PS;
         assert_eq!(pause_end(now, 10, u64::MAX), 17 * PS);
         assert_eq!(pause_end(now, 10, 9 * PS), 9 * PS);
-        // An event that is overdue, and the marker of a program, for which the word is 0.
+        // An event that is overdue, and no pause.
         assert_eq!(pause_end(now, 10, 3 * PS), now);
         assert_eq!(pause_end(now, 0, u64::MAX), now);
         assert_eq!(

@@ -434,10 +434,8 @@ impl Clock {
             }
             ClockCall::Console => self.write(cpu.id, word(guest::TEXT_LEN)),
             ClockCall::Pause => {
-                let pause = &self.pages[guest_word(cpu.id, guest::PAUSE)];
-                let ns = pause.swap(0, Ordering::AcqRel);
                 let event = cpu.coupling.next_event().unwrap_or(u64::MAX);
-                let until = pause_end(now, ns, event);
+                let until = pause_end(now, word(guest::PAUSE), event);
                 Words::of(index).add_time(until - now);
                 cpu.hand.slept(now, until);
                 self.event_changed(index, cpu);

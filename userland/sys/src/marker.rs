@@ -90,6 +90,13 @@ pub fn forget<const ID: u16>() {
     emit!(Forget, ID);
 }
 
+/// Call `CALL` of the simulator's clock, [`ClockCall`](dyad_abi::clock::ClockCall), which is without effect in a program: for tests of
+/// that.
+#[inline(always)]
+pub fn clock<const CALL: u16>() {
+    emit!(Clock, CALL);
+}
+
 /// Calls `f` in window `ID`.
 #[inline(always)]
 pub fn window<const ID: u16, R>(f: impl FnOnce() -> R) -> R {

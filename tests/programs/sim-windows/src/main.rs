@@ -14,7 +14,7 @@
 //! | `FREE + 8` | never ended: another one begins | no sample |
 #![no_std]
 #![no_main]
-// Assembly, in two functions.
+// Assembly, in one function.
 #![deny(unsafe_code)]
 
 use core::hint::black_box;
@@ -24,7 +24,7 @@ use dyad::prelude::task::*;
 use dyad::report;
 use dyad::sys::{self, marker};
 use dyad_abi::clock::{ClockCall, SimCounter};
-use dyad_abi::marker::{PREFIX, WindowId};
+use dyad_abi::marker::WindowId;
 
 /// How often each window is opened per ISA.
 const REPETITIONS: u64 = 40;
@@ -107,32 +107,14 @@ fn sleep_a_little() -> Result<()> {
     })?)
 }
 
-/// The marker by which kernels make a call of the clock.
-macro_rules! clock_call {
-    ($call:ident) => {
-        // SAFETY: 1. The words are a no-operation on every ISA (`dyad_abi::marker`).
-        unsafe {
-            core::arch::asm!(
-                ".4byte {prefix}",
-                ".4byte {marker}",
-                prefix = const PREFIX,
-                marker = const ClockCall::$call.marker().word(),
-                options(nostack, preserves_flags),
-            );
-        }
-    };
-}
-
 /// Whether time goes on as before after this program has made every call of the clock that changes something.
-#[allow(unsafe_code)]
-#[inline(never)]
 fn clock_calls_are_the_kernel_s() -> Result<bool> {
     let before = sys::now()?;
-    clock_call!(Sync);
-    clock_call!(Ring);
-    clock_call!(Console);
-    clock_call!(Pause);
-    clock_call!(Exit);
+    marker::clock::<{ ClockCall::Sync as u16 }>();
+    marker::clock::<{ ClockCall::Ring as u16 }>();
+    marker::clock::<{ ClockCall::Console as u16 }>();
+    marker::clock::<{ ClockCall::Pause as u16 }>();
+    marker::clock::<{ ClockCall::Exit as u16 }>();
     let after = sys::now()?;
     sys::sleep_until(after + 1_000_000)?;
     let slept = sys::now()? - after;

@@ -31,8 +31,8 @@ impl System {
         Ok(())
     }
 
-    /// Whether the schedulers of a node run that this leader knows of: not on a node that has died, and not on one
-    /// that has come back until [`look_after_nodes`](Self::look_after_nodes) has seen that.
+    /// Whether a node lives, and has its schedulers: a node that has come back has none before
+    /// [`look_after_nodes`](Self::look_after_nodes) has started them.
     pub fn is_going(&self, node: NodeId) -> bool {
         wardens::lives(node, self.lives[node.index()].0)
     }
