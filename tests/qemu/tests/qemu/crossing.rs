@@ -171,6 +171,7 @@ fn run(
                 report,
                 text,
                 program_went_on: None,
+                program_outlived_thread: None,
                 went_on: None,
             }
         }

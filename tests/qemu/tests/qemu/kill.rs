@@ -79,6 +79,8 @@ pub struct Ended {
     /// How long the program went on after the machine had been killed: until the check `app.exit`. Zero if it had
     /// ended before; nothing if no machine was killed, or the check did not come.
     pub program_went_on: Option<Duration>,
+    /// How long the program went on after init had last said that a thread is lost with a node; nothing if init has not said so.
+    pub program_outlived_thread: Option<Duration>,
 }
 
 impl Ended {
@@ -184,7 +186,8 @@ where
             }
         })
         .collect();
-    let mut program_ended = None;
+    let (mut program_ended, mut thread_lost) = (None, None);
+    let mut is_lost = says("lost with ");
     let mut kept = Kept::new(|event: &Event<'_>| {
         if let Event::Line {
             line: Line::Record(Record::Check { name, .. }),
@@ -193,6 +196,9 @@ where
             && name == "app.exit"
         {
             program_ended = Some(Instant::now());
+        }
+        if is_lost(event) {
+            thread_lost = Some(Instant::now());
         }
         for doomed in &mut all {
             let kill = doomed.kill;
@@ -225,6 +231,9 @@ where
         text,
         went_on: since(ended),
         program_went_on: program_ended.and_then(since),
+        program_outlived_thread: program_ended
+            .zip(thread_lost)
+            .map(|(end, lost)| end.saturating_duration_since(lost)),
     }
 }
 
