@@ -360,8 +360,8 @@ impl Setup {
     pub fn core(&'static self, cpu: usize) -> Core<'static> {
         let mut core = self.areas.core(&self.config, self.node, cpu, self.words);
         if self.cycle_ps() != 0 {
-            let times = self.areas.releases(self.words);
-            core.heed_releases(Releases::new(times, now, cpu as u32, self.cycle_ps()));
+            let lines = self.areas.lines(self.words);
+            core.heed_releases(Releases::new(lines, now, cpu as u32, self.cycle_ps()));
             let calendars = self.areas.calendars(self.words);
             let queues = Queues::new(&self.config, self.node, calendars, now, cpu as u32);
             core.heed_queues(queues);

@@ -10,6 +10,7 @@
 //! | [`first`] | the first level of data, and the memo in front of it |
 //! | [`last`] | the last level: one CPU's, or several CPUs' |
 //! | [`directory`] | who has a fused line: words, transitions |
+//! | [`lines`] | the words and times of all fused lines |
 //! | [`disturb`] | who is told that a fused line changes hands |
 //! | [`calendar`] | when a channel of limited bandwidth carries which line |
 //! | [`coherent`] | a CPU's levels in front of the directory |
@@ -35,6 +36,7 @@ pub mod disturb;
 pub mod first;
 pub mod incoherent;
 pub mod last;
+pub mod lines;
 pub mod memory;
 pub mod merge;
 #[cfg(any(test, feature = "naive"))]

@@ -27,7 +27,7 @@ pub const PHYSICAL_MASK: u64 = (1 << PHYSICAL_BITS) - 1;
 pub const LINE_MASK: u64 = (1 << LINE_BITS) - 1;
 
 /// What [`Memory::index_base`] says for memory without a directory word: with any line added it is
-/// beyond every directory.
+/// beyond every directory, and so is twice the sum.
 pub const PRIVATE_BASE: u64 = 1 << 62;
 
 /// The line of a physical address.

@@ -2,9 +2,8 @@
 //!
 //! | from | content |
 //! |---|---|
-//! | 0 | the directory: a word for each view of each fused line |
+//! | 0 | the directory, and at level timing the times of lines, see [`crate::lines`] |
 //! | after it | the words of [`crate::disturb`] |
-//! | after them, at level timing | the time of each fused line, see [`crate::coherent::Releases`] |
 //! | after them, at level timing | the calendars of memories and links of limited bandwidth, see [`crate::calendar`] |
 //! | after them, if the device has a filter | its tags, see [`crate::coherent`] |
 //! | after them | the last levels that more than one CPU uses: one per node, or one for all |
@@ -19,6 +18,7 @@ use crate::coherent::{Core, Queues, Shared, filter_shape};
 use crate::config::{Level, MemoryModel, SimConfig};
 use crate::disturb::Disturbed;
 use crate::last::{LastLevel, SharedCache};
+use crate::lines::Lines;
 use crate::memory::Memory;
 
 /// Words of a page of the host, so that no two areas are on one.
@@ -43,11 +43,13 @@ fn all_cpus(config: &SimConfig) -> usize {
 }
 
 /// Where everything is, in words.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Areas {
-    directory: Range<usize>,
+    memory: Memory,
+    /// Whether lines have times.
+    times: bool,
+    lines: Range<usize>,
     disturbed: Range<usize>,
-    releases: Range<usize>,
     calendars: Range<usize>,
     filter: Range<usize>,
     /// By node; one for all nodes that share it. Empty if its only CPU keeps it for itself.
@@ -60,18 +62,12 @@ impl Areas {
     pub fn new(config: &SimConfig) -> Areas {
         let one = config.model == MemoryModel::FullyShared;
         let memory = Memory::new(config, 0);
-        let mut end = memory.words();
-        let directory = 0..end;
+        let times = config.level == Level::Timing;
+        let mut end = Lines::words(&memory, times);
+        let lines = 0..end;
         let start = end.next_multiple_of(PAGE_WORDS);
         end = start + Disturbed::words(config);
         let disturbed = start..end;
-        let lines = match config.level {
-            Level::Timing => memory.fused_lines(),
-            Level::Count | Level::Cache => 0,
-        };
-        let start = end.next_multiple_of(PAGE_WORDS);
-        end = start + lines;
-        let releases = start..end;
         let start = end.next_multiple_of(PAGE_WORDS);
         end = start + Queues::words(config);
         let calendars = start..end;
@@ -95,9 +91,10 @@ impl Areas {
         let cpus = all_cpus(config);
         let regions = start..start + cpus * region_words(cpus, PUBLISHED_WORDS);
         Areas {
-            directory,
+            memory,
+            times,
+            lines,
             disturbed,
-            releases,
             calendars,
             filter,
             last,
@@ -105,14 +102,9 @@ impl Areas {
         }
     }
 
-    /// Where the directory is.
-    pub fn directory(&self) -> Range<usize> {
-        self.directory.clone()
-    }
-
-    /// The times of all lines, of the words that all share.
-    pub fn releases<'a>(&self, words: &'a [AtomicU64]) -> &'a [AtomicU64] {
-        &words[self.releases.clone()]
+    /// The words and times of lines, of the words that all share.
+    pub fn lines<'a>(&self, words: &'a [AtomicU64]) -> Lines<'a> {
+        Lines::new(&words[self.lines.clone()], &self.memory, self.times)
     }
 
     /// The calendars, of the words that all share.
@@ -152,7 +144,7 @@ impl Areas {
             LastLevel::Shared(SharedCache::new(shape, area, who))
         };
         let shared = Shared {
-            directory: &words[self.directory.clone()],
+            lines: self.lines(words),
             disturbed: &words[self.disturbed.clone()],
         };
         let mut core = Core::new(config, node, cpu, shared, last);

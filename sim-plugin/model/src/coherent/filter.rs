@@ -43,8 +43,8 @@ impl<'a> Core<'a> {
             return 0;
         };
         // Tags can be of several pools.
-        let (memory, directory) = (&self.memory, self.directory);
-        let word = |tag: u64| directory.get(memory.locate(tag)?.index);
+        let (memory, lines) = (&self.memory, self.lines);
+        let word = |tag: u64| lines.word(memory.locate(tag)?.index);
         let is_held = |tag| word(tag).is_some_and(|word| read(word).state() != State::Uncached);
         if let Some(Some(free)) = tags.invalid_in_full_set(line, is_held) {
             tags.remove(free, u64::MAX);

@@ -10,12 +10,11 @@
 //! | other CPUs change several words before this CPU looks | all sets, by [`Invalid::note_all`] |
 //! | this CPU changes a word | nothing: it gives its copies the new key, or removes them |
 
-use std::sync::atomic::AtomicU64;
-
 use super::{Core, Kind};
 use crate::config::{CacheShape, NodeConfig};
 use crate::directory::{Agent, State, read};
 use crate::disturb::Disturbance;
+use crate::lines::Lines;
 use crate::memory::{LINE_MASK, Memory};
 
 /// Sets of a cache: a bit for each.
@@ -104,7 +103,7 @@ impl Invalid {
 #[derive(Clone, Copy)]
 struct Validity<'a> {
     memory: &'a Memory,
-    directory: &'a [AtomicU64],
+    lines: Lines<'a>,
     me: Agent,
     /// Whether the copy is in a last level that all nodes share.
     common: bool,
@@ -115,7 +114,7 @@ impl Validity<'_> {
     fn is_valid(self, key: u64) -> bool {
         let line = key & LINE_MASK;
         let place = self.memory.locate(line);
-        let Some(word) = place.and_then(|place| self.directory.get(place.index)) else {
+        let Some(word) = place.and_then(|place| self.lines.word(place.index)) else {
             return true;
         };
         let word = read(word);
@@ -131,7 +130,7 @@ macro_rules! make_room {
         if $core.invalid.$level.has(line) {
             let validity = Validity {
                 memory: &$core.memory,
-                directory: $core.directory,
+                lines: $core.lines,
                 me: $core.me,
                 common: $common,
             };

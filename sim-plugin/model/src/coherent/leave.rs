@@ -37,7 +37,7 @@ impl Core<'_> {
     /// line.
     fn departs(&mut self, victim: u64) -> Option<Step> {
         let place = self.memory.locate(victim & LINE_MASK)?;
-        let word = self.directory.get(place.index)?;
+        let word = self.lines.word(place.index)?;
         let me = self.me;
         let taken = self.change(victim & LINE_MASK, word, |_, word| {
             let good = word.key(victim & LINE_MASK) == victim;
@@ -109,7 +109,7 @@ impl Core<'_> {
         // What is clean must be upgraded again.
         self.l1d.forget_line(line);
         let me = self.me;
-        let word = self.directory.get(index);
+        let word = self.lines.word(index);
         let taken = word.and_then(|word| {
             self.change(line, word, |_, word| {
                 let step = match kind {

@@ -47,6 +47,7 @@ use crate::directory::{Agent, Mine, State, Step, Word, read, update};
 use crate::disturb::Disturbed;
 use crate::first::{FirstLevel, Name, Promise};
 use crate::last::LastLevel;
+use crate::lines::Lines;
 use crate::memory::{LINE_BITS, LINE_MASK, Memory};
 use paths::Paths;
 
@@ -95,8 +96,8 @@ enum Found {
 /// State that CPUs share, other than last levels. Initially zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Shared<'a> {
-    /// [`Memory::words`] words.
-    pub directory: &'a [AtomicU64],
+    /// Words and times of fused lines.
+    pub lines: Lines<'a>,
     /// [`Disturbed::words`] words.
     pub disturbed: &'a [AtomicU64],
 }
@@ -137,7 +138,7 @@ pub struct Core<'a> {
     l1d: FirstLevel,
     disturbed: Disturbed<'a>,
     invalid: Invalid,
-    directory: &'a [AtomicU64],
+    lines: Lines<'a>,
     mine: Mine,
     pub(crate) counts: Counters,
     latency: Latencies,
@@ -161,8 +162,7 @@ impl<'a> Core<'a> {
     ///
     /// # Panics
     ///
-    /// If a cache has a geometry that [`Cache::new`] refuses, or the directory has fewer words than
-    /// [`Memory::words`] says.
+    /// If a cache has a geometry that [`Cache::new`] refuses.
     pub fn new(
         config: &SimConfig,
         node: usize,
@@ -172,7 +172,6 @@ impl<'a> Core<'a> {
     ) -> Self {
         let shape = &config.nodes[node];
         let memory = Memory::new(config, node);
-        let directory = &shared.directory[..memory.words()];
         let me = Agent {
             node,
             cpu,
@@ -186,7 +185,7 @@ impl<'a> Core<'a> {
             l2: Cache::new(shape.l2),
             l3,
             queries: if shape.l3_query { shape.l3.ways } else { 0 },
-            directory,
+            lines: shared.lines,
             disturbed: Disturbed::new(config, me, shared.disturbed),
             invalid: Invalid::new(shape),
             memory,
@@ -348,7 +347,7 @@ impl<'a> Core<'a> {
     /// The key of a line, and what may be done with a copy that has it.
     #[inline(always)]
     fn look(&self, line: u64, index: usize) -> Look {
-        match self.directory.get(index) {
+        match self.lines.word(index) {
             None => Look {
                 key: line,
                 fused: false,
@@ -389,12 +388,12 @@ impl<'a> Core<'a> {
     #[cold]
     #[inline(never)]
     fn slow(&mut self, kind: Kind, line: u64, index: usize) -> u64 {
-        let Some(word) = self.directory.get(index) else {
+        let Some(word) = self.lines.word(index) else {
             return self.private(kind, line);
         };
         let look = self.look(line, index);
         if !look.readable {
-            self.foresee(line, index);
+            self.foresee(line);
         } else if self.me.alone {
             // A second CPU of a node has to tell the directory.
             let key = look.key;
@@ -410,14 +409,11 @@ impl<'a> Core<'a> {
     /// Reads in advance what a miss is going to change, while the host waits for memory anyway. A locked
     /// operation waits for everything before it, and everything after it waits for the operation.
     #[inline(always)]
-    fn foresee(&self, line: u64, own: usize) {
-        if let Some(releases) = &self.releases {
-            releases.foresee(own);
-        }
+    fn foresee(&self, line: u64) {
         std::hint::black_box((self.l2.first(line), self.l2.oldest(line)));
         let victim = self.l3.oldest(line) & LINE_MASK;
         let index = self.memory.index_base(victim).wrapping_add(victim) as usize;
-        std::hint::black_box(self.directory.get(index).map(read));
+        std::hint::black_box(self.lines.word(index).map(read));
     }
 
     /// An access that the second or the last level serves, or else `None`.

@@ -6,6 +6,7 @@ use super::{Core, FlushKind, Kind};
 use crate::account::Counters;
 use crate::config::SimConfig;
 use crate::first::Name;
+use crate::lines::Lines;
 use crate::shared::Areas;
 
 /// State that the CPUs of a [`System`] share.
@@ -23,14 +24,9 @@ impl Storage {
         Self { areas, words }
     }
 
-    /// The directory.
-    pub fn directory(&self) -> &[AtomicU64] {
-        &self.words[self.areas.directory()]
-    }
-
-    /// The times of all lines, at level timing.
-    pub fn releases(&self) -> &[AtomicU64] {
-        self.areas.releases(&self.words)
+    /// The words of the directory, and at level timing the times of lines.
+    pub fn lines(&self) -> Lines<'_> {
+        self.areas.lines(&self.words)
     }
 
     /// The calendars of memories and links of limited bandwidth.

@@ -17,7 +17,7 @@ fn system(config: &SimConfig, pattern: impl FnOnce(&mut Pair, &Storage, u64)) {
 /// The directory's word of a line.
 fn word(pair: &mut Pair, storage: &Storage, line: u64) -> Word {
     let place = pair.both.fast.core(0, 0).memory().locate(line).unwrap();
-    crate::directory::read(&storage.directory()[place.index])
+    crate::directory::read(storage.lines().word(place.index).expect("a fused line"))
 }
 
 /// c. A store that misses did not take the peer's copy away, and left the line shared.

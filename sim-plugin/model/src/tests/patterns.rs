@@ -3,7 +3,7 @@
 use super::Pair;
 use crate::coherent::{Kind, Storage};
 use crate::config::*;
-use crate::directory::{Word, read};
+use crate::directory::Word;
 use crate::fixture;
 
 /// Nodes with caches of the usual proportions, a sixteenth of the usual size.
@@ -243,7 +243,7 @@ fn machines_do_not_share_their_own_memory() {
         pair.snoop(1).data + pair.latency(1).l3,
         "exclusive in the other's levels, but the last one has it"
     );
-    let words = storage.directory().iter().map(read);
+    let words = storage.lines().iter();
     let known = words.filter(|&word| word != Word::default());
     assert_eq!(
         known.count(),

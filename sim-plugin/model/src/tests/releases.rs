@@ -26,7 +26,7 @@ fn system<'a>(config: &SimConfig, storage: &'a Storage, timed: bool) -> System<'
         set(node, 0);
         if timed {
             let cycle_ps = config.nodes[node].cycle_ps;
-            let releases = Releases::new(storage.releases(), now, node as u32, cycle_ps);
+            let releases = Releases::new(storage.lines(), now, node as u32, cycle_ps);
             system.core(node, 0).heed_releases(releases);
         }
     }

@@ -180,9 +180,7 @@ fn run(config: &SimConfig, steps: u64) -> (Vec<Counters>, Vec<Word>) {
             })
             .collect::<Vec<_>>()
     });
-    let words = storage.directory().iter();
-    let words = words.map(|word| Word(word.load(Ordering::Relaxed)));
-    (counts, words.collect())
+    (counts, storage.lines().iter().collect())
 }
 
 #[test]
