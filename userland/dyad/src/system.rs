@@ -69,6 +69,8 @@ pub fn system() -> Result<System, sys::Error> {
 pub struct Traffic {
     /// Messages about pages that this node has sent or received: of two nodes, all.
     pub messages: u64,
+    /// Of these, those with the contents of a page.
+    pub contents: u64,
     /// Pages of which this node has got a copy; 0 on the first node, which all pages begin at.
     pub replicas: u64,
     /// Faults of this node that needed another node.
@@ -86,6 +88,7 @@ impl Traffic {
     pub fn here() -> Result<Traffic, sys::Error> {
         Ok(Traffic {
             messages: sys::counted(Counted::PageMessages)? + sys::counted(Counted::Received)?,
+            contents: sys::counted(Counted::Contents)? + sys::counted(Counted::Filled)?,
             replicas: sys::counted(Counted::Replicas)?,
             faults: sys::counted(Counted::Faults)?,
             others: sys::counted(Counted::OtherMessages)?,

@@ -323,6 +323,8 @@ counters! {
         Refused = "dsm.refused",
         /// Messages about pages that have come in.
         Received = "dsm.received",
+        /// Of these, those with the contents of a page.
+        Filled = "dsm.filled",
         /// Pages of which a node that is not the first has got a copy.
         Replicas = "dsm.replicas",
         /// Messages about threads and regions.

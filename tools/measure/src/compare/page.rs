@@ -12,13 +12,15 @@ The kernels of NPB over kernels that share memory (*fused*) and over kernels tha
 rings (*ring*) and over a network (*tcp*), beside the same program without moves (*vanilla*), as
 
 ```console
-$ cargo xtask bench compare --class {class}{place}{costs} --page book/src/reference/compare.md
+$ cargo xtask bench compare --class {class}{only}{place}{costs} --page book/src/reference/compare.md
 ```
 
 has measured them in strict order, with simulated time, profile `{profile}`. The thread's iterations run on both nodes as `--place {placed}` says
 ([programs](programs.md#options)); IS is the one with buckets. Time is that from the beginning of the first timed phase to the end of the last. Messages
 are those about pages, from the start of the program on; *pages* are those of which the second node has got a copy. Lines are those that no cache of
-the node had, in the timed phases: from its own memory, and from elsewhere. *Waiting* is the time in which CPUs waited for messages only.
+the node had, in the timed phases: from its own memory, and from elsewhere. *Waiting* is the time in which CPUs waited for messages only. *Explained* is the part of the time
+that the counts give: the time of the same moves over fused kernels whose memory is all near, and to it, of *fused*, what accesses took beyond the node's
+memory by the simulator's account; of kernels that exchange messages, the faults of the timed phases times what one costs (last table).
 
 ";
 
@@ -33,12 +35,20 @@ impl Results {
             "alternate" => String::new(),
             other => format!(" --place {other}"),
         };
+        let only = match self.matrix.benches == crate::npb::Bench::ALL {
+            true => String::new(),
+            false => {
+                let names: Vec<&str> = self.matrix.benches.iter().map(|b| b.name()).collect();
+                format!(" --only {}", names.join(","))
+            }
+        };
         let costs = match profile {
             PROFILE => String::new(),
             other => format!(" --profile {other}"),
         };
         let mut out = HEAD
             .replace("{costs}", &costs)
+            .replace("{only}", &only)
             .replace("{class}", self.matrix.class.name())
             .replace("{placed}", self.matrix.place.name())
             .replace("{place}", &place)
@@ -51,14 +61,14 @@ impl Results {
         for &bench in &self.matrix.benches {
             let _ = writeln!(out, "## {}\n", bench.name().to_uppercase());
             out.push_str(
-                "| model | system | time | / vanilla | messages | pages | instructions | local lines | remote lines | waiting |\n\
-                 |---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+                "| model | system | time | / vanilla | messages | pages | instructions | local lines | remote lines | waiting | explained |\n\
+                 |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
             );
             for row in self.rows.iter().filter(|row| row.bench == bench) {
                 let _ = write!(out, "| {} | {} |", row.model.name(), row.system.name());
                 let _ = match &row.outcome {
-                    Outcome::Missing => writeln!(out, " missing | | | | | | | |"),
-                    Outcome::Failed(why) => writeln!(out, " failed: {why} | | | | | | | |"),
+                    Outcome::Missing => writeln!(out, " missing | | | | | | | | |"),
+                    Outcome::Failed(why) => writeln!(out, " failed: {why} | | | | | | | | |"),
                     Outcome::Good(f) => {
                         writeln!(out, " {} |", self.cells(row, f).join(" | "))
                     }
@@ -110,7 +120,7 @@ mod tests {
             "fused LOSES",
             "| shared | tcp | missing |",
             "](compare.svg)",
-            "--class S --page",
+            "--class S --only is --page",
         ] {
             assert!(page.contains(words), "{words:?} not in:\n{page}");
         }

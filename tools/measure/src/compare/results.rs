@@ -33,7 +33,23 @@ pub struct Figures {
     pub remote: u64,
     /// How long CPUs have waited for messages only, in picoseconds.
     pub waiting_ps: u64,
+    /// Faults of the timed phases that needed another node, of two nodes.
+    pub faults: u64,
+    /// Of these, those in which the contents of a page travelled.
+    pub contents: u64,
+    /// What the accesses of the timed phases took beyond the node's memory, in picoseconds: memory elsewhere, caches of
+    /// other nodes, their answers, and their stores.
+    pub far_ps: u64,
 }
+
+/// Columns of what [`Figures::far_ps`] is the sum of.
+const FAR: [&str; 5] = [
+    "mem_remote_ps",
+    "mem_pool_ps",
+    "forward_ps",
+    "snoop_ps",
+    "release_ps",
+];
 
 /// What is known of a point.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +129,9 @@ fn outcome(point: &Point, table: &Rows) -> Outcome {
         local: sum(&["local"]),
         remote: sum(&["remote", "pool", "forwarded"]),
         waiting_ps: waiting.filter_map(|row| row.number("msg_wait_ps")).sum(),
+        faults: of_bench("timed-messages").unwrap_or(0) / 2,
+        contents: of_bench("timed-contents").unwrap_or(0),
+        far_ps: sum(&FAR),
     })
 }
 
@@ -148,18 +167,47 @@ impl Results {
         self.rows.iter().find(is)?.outcome.good()
     }
 
-    /// Nanoseconds of a fault with contents over a transport: the mean of reading and writing.
-    pub(super) fn fault_ns(&self, model: MemoryModel, system: System) -> Option<u64> {
+    /// Nanoseconds of a fault over a transport: the mean of reading and writing pages with contents, or of pages whose
+    /// contents stay where they are.
+    fn fault_ns(&self, model: MemoryModel, system: System, contents: bool) -> Option<u64> {
         let rows = self.faults.as_ref()?.rows.iter().filter(|row| {
-            let is_of_contents = matches!(row.touch, "read" | "write");
-            row.model == model && Some(row.transport) == system.transport() && is_of_contents
+            let has_contents = matches!(row.touch, "read" | "write");
+            row.model == model
+                && Some(row.transport) == system.transport()
+                && has_contents == contents
         });
         let all: Vec<u64> = rows.map(|row| row.whole).collect();
         (all.iter().sum::<u64>()).checked_div(all.len() as u64)
     }
 
-    /// What tables say of a point: its time, that in relation to the program without moves, and the counts.
-    pub(super) fn cells(&self, row: &Row, f: &Figures) -> [String; 8] {
+    /// How long a point is to take by its counts, in picoseconds. Where all memory is near, the program takes as long over
+    /// fused kernels as it computes and moves. To that comes, of kernels that exchange messages, what the faults take that
+    /// were counted; and of others, what accesses took beyond the node's memory.
+    fn explained_ps(&self, row: &Row) -> Option<u64> {
+        let f = row.outcome.good()?;
+        let is_still = row.system == System::Vanilla;
+        let computed = if is_still { row.system } else { System::Fused };
+        let near = self.figures(row.bench, MemoryModel::FullyShared, computed)?;
+        let far = match row.system.transport() {
+            None => f.far_ps.saturating_sub(near.far_ps),
+            Some(_) => {
+                let each = |contents| self.fault_ns(row.model, row.system, contents);
+                let without = f.faults.saturating_sub(f.contents);
+                (f.contents * each(true)? + without * each(false)?) * 1000
+            }
+        };
+        Some(near.time_ps + far)
+    }
+
+    /// Which part of a point's time its counts explain, in thousandths.
+    fn explained(&self, row: &Row) -> Option<u64> {
+        let time = row.outcome.good()?.time_ps;
+        (self.explained_ps(row)? * 1000).checked_div(time)
+    }
+
+    /// What tables say of a point: its time, that in relation to the program without moves, the counts, and how much of
+    /// the time they explain.
+    pub(super) fn cells(&self, row: &Row, f: &Figures) -> [String; 9] {
         let vanilla = self.figures(row.bench, row.model, System::Vanilla);
         let relative = vanilla.map(|v| format!("{:.3}", ratio(f.time_ps, v.time_ps)));
         [
@@ -171,6 +219,10 @@ impl Results {
             grouped(f.local),
             grouped(f.remote),
             time(f.waiting_ps),
+            self.explained(row).map_or_else(
+                || "-".into(),
+                |thousandths| format!("{:.1} %", thousandths as f64 / 10.0),
+            ),
         ]
     }
 
@@ -188,7 +240,7 @@ impl Results {
             );
             let _ = writeln!(
                 out,
-                "{:<13} {:<8} {:>12} {:>9} {:>10} {:>9} {:>15} {:>13} {:>13} {:>12}",
+                "{:<13} {:<8} {:>12} {:>9} {:>10} {:>9} {:>15} {:>13} {:>13} {:>12} {:>9}",
                 "model",
                 "system",
                 "time",
@@ -198,7 +250,8 @@ impl Results {
                 "instructions",
                 "local lines",
                 "remote lines",
-                "waiting"
+                "waiting",
+                "explained"
             );
             for row in self.rows.iter().filter(|row| row.bench == bench) {
                 let (model, system) = (row.model.name(), row.system.name());
@@ -209,7 +262,7 @@ impl Results {
                     }
                     Outcome::Good(f) => {
                         let cells = self.cells(row, f);
-                        let cells = cells.iter().zip([12, 9, 10, 9, 15, 13, 13, 12]);
+                        let cells = cells.iter().zip([12, 9, 10, 9, 15, 13, 13, 12, 9]);
                         let cells: String = cells
                             .map(|(cell, width)| format!(" {cell:>width$}"))
                             .collect();
@@ -270,17 +323,25 @@ impl Results {
             grouped(best.remote),
             system.name()
         );
-        if let Some(fault) = self.fault_ns(model, system) {
-            let faults = best.messages / 2;
-            let all = faults * fault * 1000;
-            let _ = write!(
-                out,
-                "; {} faults of {} each are {}",
-                grouped(faults),
-                time(fault * 1000),
-                time(all)
-            );
+        for (is_with, with) in [(true, "with"), (false, "without")] {
+            let count = match is_with {
+                true => best.contents,
+                false => best.faults.saturating_sub(best.contents),
+            };
+            if let Some(fault) = self.fault_ns(model, system, is_with) {
+                let (each, all) = (time(fault * 1000), time(count * fault * 1000));
+                let _ = write!(
+                    out,
+                    "; {} faults {with} contents of {each} each are {all}",
+                    grouped(count)
+                );
+            }
         }
+        let _ = write!(
+            out,
+            "; lines from elsewhere take fused {}",
+            time(fused.far_ps)
+        );
         Some(out)
     }
 
@@ -298,7 +359,7 @@ impl Results {
                 .outcome
                 .good()
                 .map(|f| ratio(f.cycles * 1000, f.time_ps));
-            let fault_ns = self.fault_ns(row.model, row.system);
+            let fault_ns = self.fault_ns(row.model, row.system, true);
             let fault = fault_ns
                 .zip(ghz)
                 .map(|(ns, ghz)| (ns as f64 * ghz).round() as u64);
@@ -328,6 +389,10 @@ impl Results {
                 "local": figure(|f| f.local),
                 "remote": figure(|f| f.remote),
                 "waiting_ps": figure(|f| f.waiting_ps),
+                "timed_faults": figure(|f| f.faults),
+                "timed_contents": figure(|f| f.contents),
+                "far_ps": figure(|f| f.far_ps),
+                "explained_thousandths": self.explained(row),
                 "verified": row.outcome.good().is_some(),
                 "failure": failure,
             })
@@ -350,8 +415,10 @@ impl Results {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::bench::faults::Fault;
     use crate::compare::Placement;
     use crate::npb::Class;
+    use dyad_abi::service::peer::Transport;
 
     /// Times in milliseconds, by model and system.
     pub fn results(times: [[u64; 4]; 2]) -> Results {
@@ -431,5 +498,47 @@ pub(super) mod tests {
             table.contains("is, shared: fused takes 0.75 of tcp"),
             "{table}"
         );
+    }
+
+    #[test]
+    fn times_are_explained_by_faults_or_by_accesses_to_other_memory() {
+        let mut all = results([[10, 40, 20, 15], [10, 40, 20, 12]]);
+        let near = MemoryModel::FullyShared;
+        for row in &mut all.rows {
+            if row.model == MemoryModel::Shared {
+                row.model = near;
+            }
+            if let Outcome::Good(f) = &mut row.outcome {
+                (f.faults, f.contents) = (100, 60);
+                f.far_ps = if row.model == near { 0 } else { 2_700_000_000 };
+            }
+        }
+        let fault = |touch, us: u64| Fault {
+            model: MemoryModel::Separated,
+            transport: Transport::Ring,
+            touch,
+            whole: us * 1000,
+            parted: 0,
+            parts: [0; 8],
+            access: 0,
+        };
+        let rows = [("read", 90), ("write", 110), ("upgrade", 30), ("zero", 20)];
+        let mut faults = Faults::default();
+        faults.rows = rows.map(|(touch, us)| fault(touch, us)).to_vec();
+        all.faults = Some(faults);
+        let explained = |system| {
+            let is = |row: &&Row| row.system == system && row.model == MemoryModel::Separated;
+            all.explained(all.rows.iter().find(is)?)
+        };
+        assert_eq!(explained(System::Fused), Some(980));
+        // 12 ms, 60 faults of 100 us and 40 of 25 us, of 20 ms.
+        assert_eq!(explained(System::Ring), Some(950));
+        assert_eq!(
+            explained(System::Tcp),
+            None,
+            "nobody knows what a fault costs"
+        );
+        assert_eq!(explained(System::Vanilla), Some(1270));
+        assert!(all.table().contains("95.0 %"), "{}", all.table());
     }
 }

@@ -15,7 +15,8 @@
 //!
 //! Each timed phase is a sample of window [`REGION`] of the simulator. Of benchmark `b` it reports `b.timed-ns`, fused time from the first
 //! timed phase to the end of the last, and over several kernels `b.page-messages` and `b.replicas`: messages about pages from the start of the
-//! program to the end of the last timed phase, and pages of which another node than the first has got a copy. Each benchmark ends with a checksum of all
+//! program to the end of the last timed phase, and pages of which another node than the first has got a copy. Of two nodes, `b.timed-messages` are
+//! the messages of the timed phases, and `b.timed-contents` those of them with the contents of a page. Each benchmark ends with a checksum of all
 //! results, which is the same however the program is run.
 #![no_std]
 #![no_main]

@@ -92,9 +92,11 @@ impl Itinerary {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Taken {
     began: Option<Instant>,
+    /// What had been counted before.
+    before: Traffic,
     /// From the beginning of the first one, and of the move before it, to the end of the last one.
     pub time: Duration,
-    /// Until then, as it was counted where the last one has ended.
+    /// Until that end, as it was counted there.
     traffic: Option<Traffic>,
 }
 
@@ -102,7 +104,10 @@ impl Taken {
     /// Before the moves to a phase.
     pub fn before(&mut self, phase: Phase) -> Result<()> {
         match (phase.timed, self.began) {
-            (true, None) => self.began = Some(Instant::now()),
+            (true, None) => {
+                self.before = Traffic::here()?;
+                self.began = Some(Instant::now());
+            }
             (false, Some(_)) => self.end()?,
             _ => {}
         }
@@ -145,5 +150,8 @@ impl Taken {
         report::counter(&format!("{name}.timed-ns"), time);
         report::counter(&format!("{name}.page-messages"), traffic.messages);
         report::counter(&format!("{name}.replicas"), traffic.replicas);
+        let timed = |of: fn(&Traffic) -> u64| of(&traffic).saturating_sub(of(&self.before));
+        report::counter(&format!("{name}.timed-messages"), timed(|t| t.messages));
+        report::counter(&format!("{name}.timed-contents"), timed(|t| t.contents));
     }
 }

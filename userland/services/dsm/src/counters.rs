@@ -34,6 +34,8 @@ pub struct Counters {
     pub delayed: u64,
     /// Messages about pages that have come in.
     pub received: u64,
+    /// Of these, those with the contents of a page.
+    pub filled: u64,
     /// Pages of which a node that is not the origin has got a copy; one that it has lost meanwhile, too.
     pub replicas: u64,
     /// Messages and calls that were refused, by reason: indexed with [`Refusal::index`].

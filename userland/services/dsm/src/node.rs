@@ -144,6 +144,7 @@ impl<
                 absent: 0,
                 delayed: 0,
                 received: 0,
+                filled: 0,
                 replicas: 0,
                 refusals: [0; Refusal::COUNT],
             },
@@ -269,6 +270,7 @@ impl<
             Event::Received { from, message } => {
                 self.admit(from, &message)?;
                 self.counters.received += u64::from(!message.body.is_of_regions());
+                self.counters.filled += u64::from(message.body.has_contents());
                 self.dispatch(now, from, message, port)
             }
             Event::Expired { page } => {

@@ -479,6 +479,7 @@ impl Actor {
             (Counted::Deferred, c.deferred),
             (Counted::Delayed, c.delayed),
             (Counted::Received, c.received),
+            (Counted::Filled, c.filled),
             (Counted::Replicas, c.replicas),
             (Counted::OtherMessages, self.other_messages),
             (Counted::Doorbells, self.doorbells),
