@@ -20,7 +20,8 @@ has measured them in strict order, with simulated time, profile `{profile}`. The
 are those about pages, from the start of the program on; *pages* are those of which the second node has got a copy. Lines are those that no cache of
 the node had, in the timed phases: from its own memory, and from elsewhere. *Waiting* is the time in which CPUs waited for messages only. *Explained* is the part of the time
 that the counts give: the time of the same moves over fused kernels whose memory is all near, and to it, of *fused*, what accesses took beyond the node's
-memory by the simulator's account; of kernels that exchange messages, the faults of the timed phases times what one costs (last table).
+memory by the simulator's account; of kernels that exchange messages, the faults of the timed phases times what one costs (last table: those with contents as
+`return`, the others as the mean of `upgrade` and `zero`).
 
 ";
 

@@ -38,15 +38,17 @@ pub struct Figures {
     /// Of these, those in which the contents of a page travelled.
     pub contents: u64,
     /// What the accesses of the timed phases took beyond the node's memory, in picoseconds: memory elsewhere, caches of
-    /// other nodes, their answers, and their stores.
+    /// other nodes, the links to them, their answers, and their stores.
     pub far_ps: u64,
 }
 
 /// Columns of what [`Figures::far_ps`] is the sum of.
-const FAR: [&str; 5] = [
+const FAR: [&str; 7] = [
     "mem_remote_ps",
     "mem_pool_ps",
     "forward_ps",
+    "link_ps",
+    "queue_ps",
     "snoop_ps",
     "release_ps",
 ];
@@ -167,14 +169,15 @@ impl Results {
         self.rows.iter().find(is)?.outcome.good()
     }
 
-    /// Nanoseconds of a fault over a transport: the mean of reading and writing pages with contents, or of pages whose
-    /// contents stay where they are.
+    /// Nanoseconds of a fault over a transport: with contents, of a page that comes back, as most pages do when iterations
+    /// alternate; without, the mean of the kinds there are.
     fn fault_ns(&self, model: MemoryModel, system: System, contents: bool) -> Option<u64> {
         let rows = self.faults.as_ref()?.rows.iter().filter(|row| {
-            let has_contents = matches!(row.touch, "read" | "write");
-            row.model == model
-                && Some(row.transport) == system.transport()
-                && has_contents == contents
+            let is_kind = match contents {
+                true => row.touch == "return",
+                false => matches!(row.touch, "upgrade" | "zero"),
+            };
+            row.model == model && Some(row.transport) == system.transport() && is_kind
         });
         let all: Vec<u64> = rows.map(|row| row.whole).collect();
         (all.iter().sum::<u64>()).checked_div(all.len() as u64)
@@ -522,7 +525,7 @@ pub(super) mod tests {
             parts: [0; 8],
             access: 0,
         };
-        let rows = [("read", 90), ("write", 110), ("upgrade", 30), ("zero", 20)];
+        let rows = [("read", 90), ("return", 100), ("upgrade", 30), ("zero", 20)];
         let mut faults = Faults::default();
         faults.rows = rows.map(|(touch, us)| fault(touch, us)).to_vec();
         all.faults = Some(faults);

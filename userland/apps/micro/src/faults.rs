@@ -6,6 +6,7 @@
 //! | `read` | the origin has written the pages | a word of each is read |
 //! | `upgrade` | as `read`, and then that | the word is written |
 //! | `write` | the origin has written the pages | a word of each is written |
+//! | `return` | as `write`, and then the origin has written them again | a word of each is read |
 //! | `zero` | the pages are untouched | a word of each is written |
 //!
 //! Counters are `faults.KIND.n`, `faults.KIND.ns`, and `faults.KIND.again-ns`: the same accesses once more, when all pages are
@@ -23,19 +24,27 @@ pub enum Touch {
     Read,
     Upgrade,
     Write,
+    Return,
     Zero,
 }
 
 impl Touch {
-    const ALL: [Touch; 4] = [Touch::Read, Touch::Upgrade, Touch::Write, Touch::Zero];
+    const ALL: [Touch; 5] = [
+        Touch::Read,
+        Touch::Upgrade,
+        Touch::Write,
+        Touch::Return,
+        Touch::Zero,
+    ];
     /// The names of all.
-    pub const NAMES: &'static str = "read,upgrade,write,zero";
+    pub const NAMES: &'static str = "read,upgrade,write,return,zero";
 
     const fn name(self) -> &'static str {
         match self {
             Touch::Read => "read",
             Touch::Upgrade => "upgrade",
             Touch::Write => "write",
+            Touch::Return => "return",
             Touch::Zero => "zero",
         }
     }
@@ -103,6 +112,12 @@ fn measure(
         fill(&mut pages, count);
     }
     nodes.go(Side::Remote)?;
+    if touch == Touch::Return {
+        overwrite(&mut pages);
+        nodes.go(Side::Origin)?;
+        overwrite(&mut pages);
+        nodes.go(Side::Remote)?;
+    }
     if touch == Touch::Upgrade {
         found = read(&pages);
     }
@@ -110,7 +125,7 @@ fn measure(
     for took in &mut took {
         let start = Instant::now();
         match touch {
-            Touch::Read => found = read(&pages),
+            Touch::Read | Touch::Return => found = read(&pages),
             Touch::Upgrade => add(&mut pages),
             Touch::Write => overwrite(&mut pages),
             Touch::Zero => write(&mut pages, count, 1),
@@ -121,9 +136,13 @@ fn measure(
         Touch::Upgrade => 2,
         _ => 1,
     };
-    let good = found == sum
+    let expected = match touch {
+        Touch::Return => sum + count as u64,
+        _ => sum,
+    };
+    let good = found == expected
         && match touch {
-            Touch::Read | Touch::Zero => true,
+            Touch::Read | Touch::Return | Touch::Zero => true,
             Touch::Upgrade | Touch::Write => read(&pages) == sum + added * count as u64,
         };
     nodes.go(Side::Origin)?;

@@ -4,7 +4,7 @@
 //! | option | values | default |
 //! |---|---|---|
 //! | `--what` | a list of `pages`, `depth`, `faults`, `process`, `pingpong`, `futex` | `pages,depth` |
-//! | `--touches` | a list of `read`, `upgrade`, `write`, `zero` ([`faults`]) | all |
+//! | `--touches` | a list of `read`, `upgrade`, `write`, `return`, `zero` ([`faults`]) | all |
 //! | `--turns` | a list: turns of each thread in games of [`futex`], 1 to 100000 | `64,128,256,512` |
 //! | `--heap` | MiB that a process goes to the other side with ([`process`]), 1 to 64 | 4 |
 //! | `--way` | what becomes of their pages: `ahead`, `demand` ([`process`]) | `ahead` |
