@@ -18,10 +18,11 @@ $ cargo xtask bench compare --class {class}{only}{place}{costs} --page book/src/
 has measured them in strict order, with simulated time, profile `{profile}`. The thread's iterations run on both nodes as `--place {placed}` says
 ([programs](programs.md#options)); IS is the one with buckets. Time is that from the beginning of the first timed phase to the end of the last. Messages
 are those about pages, from the start of the program on; *pages* are those of which the second node has got a copy. Lines are those that no cache of
-the node had, in the timed phases: from its own memory, and from elsewhere. *Waiting* is the time in which CPUs waited for messages only. *Explained* is the part of the time
-that the counts give: the time of the same moves over fused kernels whose memory is all near, and to it, of *fused*, what accesses took beyond the node's
-memory by the simulator's account; of kernels that exchange messages, the faults of the timed phases times what one costs (last table: those with contents as
-`return`, the others as the mean of `upgrade` and `zero`).
+the node had, in the timed phases: from its own memory, and from elsewhere. *Waiting* is the time in which CPUs waited for messages only.
+
+*Explained* is a time made of counts, in relation to the measured one. It begins with what fused kernels take where all memory is near: computing and
+moving. To that comes, for fused kernels, what accesses took beyond the node's memory by the simulator's account. For kernels that exchange messages
+come the faults of the timed phases, at the prices of the last table: `return` for those with contents, the mean of `upgrade` and `zero` for the others.
 
 ";
 

@@ -342,7 +342,7 @@ impl Results {
         }
         let _ = write!(
             out,
-            "; lines from elsewhere take fused {}",
+            "; of fused, accesses to other memory take {}",
             time(fused.far_ps)
         );
         Some(out)
