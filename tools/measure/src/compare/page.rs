@@ -2,17 +2,20 @@
 
 use std::fmt::Write as _;
 
-use super::{Outcome, PROFILE, Results};
+use dyad_sim_model::config::MemoryModel;
+
+use super::{Matrix, Outcome, PROFILE, Results, System};
+use crate::npb::Bench;
 use crate::sweep::Rows;
 
 const HEAD: &str = "\
-# Fused against multiple
+# Fused against multiple, class {class}
 
 The kernels of NPB over kernels that share memory (*fused*) and over kernels that only [exchange messages](../architecture/multiple.md), through
 rings (*ring*) and over a network (*tcp*), beside the same program without moves (*vanilla*), as
 
 ```console
-$ cargo xtask bench compare --class {class}{only}{place}{costs} --page book/src/reference/compare.md
+$ cargo xtask bench compare --class {class}{only}{place}{costs} --page {file}
 ```
 
 has measured them in strict order, with simulated time, profile `{profile}`. The thread's iterations run on both nodes as `--place {placed}` says
@@ -27,8 +30,8 @@ come the faults of the timed phases, at the prices of the last table: `return` f
 ";
 
 impl Results {
-    /// The page. Its picture is the file `picture` beside it.
-    pub fn page(&self, picture: &str, table: &Rows) -> String {
+    /// The page, for a file. Its picture is the file `picture` beside it.
+    pub fn page(&self, file: &str, picture: &str, table: &Rows) -> String {
         let profile = table
             .all()
             .next()
@@ -37,13 +40,30 @@ impl Results {
             "alternate" => String::new(),
             other => format!(" --place {other}"),
         };
-        let only = match self.matrix.benches == crate::npb::Bench::ALL {
+        let list = |option: &str, is_usual: bool, names: Vec<&str>| match is_usual {
             true => String::new(),
-            false => {
-                let names: Vec<&str> = self.matrix.benches.iter().map(|b| b.name()).collect();
-                format!(" --only {}", names.join(","))
-            }
+            false => format!(" --{option} {}", names.join(",")),
         };
+        let Matrix {
+            benches,
+            systems,
+            models,
+            ..
+        } = &self.matrix;
+        let is_usual = benches == &Bench::ALL;
+        let mut only = list("only", is_usual, benches.iter().map(|b| b.name()).collect());
+        let is_usual = systems == &System::USUAL;
+        only += &list(
+            "systems",
+            is_usual,
+            systems.iter().map(|s| s.name()).collect(),
+        );
+        let is_usual = models == &MemoryModel::PAPER;
+        only += &list(
+            "models",
+            is_usual,
+            models.iter().map(|m| m.name()).collect(),
+        );
         let costs = match profile {
             PROFILE => String::new(),
             other => format!(" --profile {other}"),
@@ -51,6 +71,7 @@ impl Results {
         let mut out = HEAD
             .replace("{costs}", &costs)
             .replace("{only}", &only)
+            .replace("{file}", file)
             .replace("{class}", self.matrix.class.name())
             .replace("{placed}", self.matrix.place.name())
             .replace("{place}", &place)
@@ -112,7 +133,11 @@ mod tests {
 
     #[test]
     fn the_page_has_a_row_for_each_point_and_says_who_loses() {
-        let page = results([[10, 40, 20, 15], [10, 0, 20, 30]]).page("compare.svg", &Rows::none());
+        let page = results([[10, 40, 20, 15], [10, 0, 20, 30]]).page(
+            "compare.md",
+            "compare.svg",
+            &Rows::none(),
+        );
         assert_eq!(
             page.matches("\n| se").count() + page.matches("\n| sh").count(),
             8,
@@ -122,7 +147,7 @@ mod tests {
             "fused LOSES",
             "| shared | tcp | missing |",
             "](compare.svg)",
-            "--class S --only is --page",
+            "--class S --only is --models separated,shared --page",
         ] {
             assert!(page.contains(words), "{words:?} not in:\n{page}");
         }

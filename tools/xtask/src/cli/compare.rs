@@ -171,7 +171,7 @@ pub(super) fn compare(args: &CompareArgs) -> Result<u8, Error> {
     println!("the picture is in {picture}");
     if let Some(page) = &args.page {
         let name = Path::new(&picture).file_name().unwrap_or_default();
-        write_file(page, &results.page(&name.to_string_lossy(), &rows))?;
+        write_file(page, &results.page(page, &name.to_string_lossy(), &rows))?;
     }
     let ok = made.is_complete() && missing == 0 && problem.is_none();
     let mut document = results.json();
