@@ -53,6 +53,16 @@ const FAR: [&str; 7] = [
     "release_ps",
 ];
 
+impl Figures {
+    /// Faults of the timed phases in which contents travelled, or those in which none did.
+    fn faults(&self, contents: bool) -> u64 {
+        match contents {
+            true => self.contents,
+            false => self.faults.saturating_sub(self.contents),
+        }
+    }
+}
+
 /// What is known of a point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -194,9 +204,10 @@ impl Results {
         let far = match row.system.transport() {
             None => f.far_ps.saturating_sub(near.far_ps),
             Some(_) => {
-                let each = |contents| self.fault_ns(row.model, row.system, contents);
-                let without = f.faults.saturating_sub(f.contents);
-                (f.contents * each(true)? + without * each(false)?) * 1000
+                let all = |contents| {
+                    Some(f.faults(contents) * self.fault_ns(row.model, row.system, contents)?)
+                };
+                (all(true)? + all(false)?) * 1000
             }
         };
         Some(near.time_ps + far)
@@ -327,10 +338,7 @@ impl Results {
             system.name()
         );
         for (is_with, with) in [(true, "with"), (false, "without")] {
-            let count = match is_with {
-                true => best.contents,
-                false => best.faults.saturating_sub(best.contents),
-            };
+            let count = best.faults(is_with);
             if let Some(fault) = self.fault_ns(model, system, is_with) {
                 let (each, all) = (time(fault * 1000), time(count * fault * 1000));
                 let _ = write!(
